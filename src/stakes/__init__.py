@@ -1,0 +1,86 @@
+"""Spend visual tokens where mistakes are expensive.
+
+    from stakes import Curve, allocate
+
+    curves = {"high": Curve([32, 304, 576], [0.90, 0.30, 0.10], 300),
+              "low":  Curve([32, 304, 576], [0.91, 0.37, 0.09], 300)}
+    allocate(curves, costs={"high": 5, "low": 1}, counts={"high": 300, "low": 300}, total=182_400).budgets
+
+Every name below is imported on first use, so ``import stakes`` is instant and pulls in no numerical library.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from stakes.errors import (
+    BadInput,
+    InfeasibleBudget,
+    LedgerBreach,
+    StakesError,
+    UnknownFamily,
+    UnreadableImage,
+)
+
+if TYPE_CHECKING:
+    from stakes.budgets.allocate import Allocation, allocate
+    from stakes.budgets.curve import Curve
+    from stakes.budgets.frontier import break_even
+    from stakes.budgets.policy import Decision, Policy
+    from stakes.evaluation.grading import grade
+    from stakes.evaluation.statistics import cwe, mcnemar
+    from stakes.signals import Judge, KeywordRule, LearnedSignal, Reading, TaskIdentity
+    from stakes.tiers import Tier
+
+_HOMES = {
+    "Allocation": "stakes.budgets.allocate",
+    "Curve": "stakes.budgets.curve",
+    "Decision": "stakes.budgets.policy",
+    "Judge": "stakes.signals",
+    "KeywordRule": "stakes.signals",
+    "LearnedSignal": "stakes.signals",
+    "Policy": "stakes.budgets.policy",
+    "Reading": "stakes.signals",
+    "TaskIdentity": "stakes.signals",
+    "Tier": "stakes.tiers",
+    "allocate": "stakes.budgets.allocate",
+    "break_even": "stakes.budgets.frontier",
+    "cwe": "stakes.evaluation.statistics",
+    "grade": "stakes.evaluation.grading",
+    "mcnemar": "stakes.evaluation.statistics",
+}
+
+__all__ = [
+    "Allocation",
+    "BadInput",
+    "Curve",
+    "Decision",
+    "InfeasibleBudget",
+    "Judge",
+    "KeywordRule",
+    "LearnedSignal",
+    "LedgerBreach",
+    "Policy",
+    "Reading",
+    "StakesError",
+    "TaskIdentity",
+    "Tier",
+    "UnknownFamily",
+    "UnreadableImage",
+    "allocate",
+    "break_even",
+    "cwe",
+    "grade",
+    "mcnemar",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'stakes' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,146 @@
+"""How does a trained signal turn words into probabilities? A sparse linear model, in plain Python.
+
+Scores are ``z_t = intercept_t + sum over the n-grams present of idf * coefficient_t`` (presence, not count; no length
+normalisation, so a word weighs the same in a long question). Probabilities are ``softmax(slope * z + offset)``, with
+slope and offsets fitted on out-of-fold scores: Platt scaling for two tiers, its straight extension for more. Neither
+scikit-learn nor numpy is needed to predict, and the file form is JSON, safe to load from a stranger.
+
+>>> model = LinearModel(("high", "low"), ("date",), (2.0,), ((1.5,), (0.0,)), (-1.0, 0.0), 1.0, (0.0, 0.0), ("date",))
+>>> [round(p, 3) for p in model.probabilities("Which date?")]
+[0.881, 0.119]
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stakes.errors import BadInput
+from stakes.signals.ngrams import ngrams, words
+
+Floats = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """A trained model with T tiers and V n-grams, those with any weight; the rest of the training text only counts
+    as ``known`` words.
+    """
+
+    tiers: tuple[str, ...]  # T
+    vocabulary: tuple[str, ...]  # V
+    idf: Floats  # V
+    coefficients: tuple[Floats, ...]  # T x V
+    intercepts: Floats  # T
+    slope: float
+    offsets: Floats  # T
+    known: tuple[str, ...]  # every word of the training questions
+    _weights: dict[str, Floats] = field(init=False, repr=False, compare=False)
+    _known: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        columns = zip(*self.coefficients, strict=True)
+        weights = {
+            term: tuple(idf * value for value in column)
+            for term, idf, column in zip(self.vocabulary, self.idf, columns, strict=True)
+        }
+        object.__setattr__(self, "_weights", weights)
+        object.__setattr__(self, "_known", frozenset(self.known))
+
+    def scores(self, question: str) -> list[float]:
+        """Return one uncalibrated score a tier."""
+        present = [weight for term in set(ngrams(question)) if (weight := self._weights.get(term))]
+        # fsum: the order of a set of strings changes from run to run, the sum must not
+        return [
+            math.fsum([bias, *column]) for bias, column in zip(self.intercepts, _columns(present, self), strict=True)
+        ]
+
+    def probabilities(self, question: str) -> list[float]:
+        """Return one calibrated probability a tier, summing to 1."""
+        return softmax([self.slope * z + b for z, b in zip(self.scores(question), self.offsets, strict=True)])
+
+    def knows(self, question: str) -> bool:
+        """Tell whether any word of the question was ever seen in training."""
+        return not self._known.isdisjoint(words(question))
+
+    def reasons(self, question: str, tier: str, rival: str, most: int = 3) -> list[tuple[str, float]]:
+        """List the n-grams that speak loudest for ``tier`` over ``rival`` (plus) or against it (minus), in log-odds."""
+        mine, other = self.tiers.index(tier), self.tiers.index(rival)
+        found = [
+            (term, self.slope * (weight[mine] - weight[other]))
+            for term in dict.fromkeys(ngrams(question))
+            if (weight := self._weights.get(term))
+        ]
+        return sorted((pair for pair in found if pair[1]), key=lambda pair: -abs(pair[1]))[:most]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the model as plain JSON values."""
+        return {
+            "tiers": list(self.tiers),
+            "vocabulary": list(self.vocabulary),
+            "idf": list(self.idf),
+            "coefficients": [list(row) for row in self.coefficients],
+            "intercepts": list(self.intercepts),
+            "calibration": {"slope": self.slope, "offsets": list(self.offsets)},
+            "known": list(self.known),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "LinearModel":
+        """Check every field of a stranger's file, and build the model from it."""
+        tiers = _strings(data, "tiers")
+        if len(tiers) < 2:
+            raise BadInput(f"a learned signal needs at least two tiers, this one names {len(tiers)}")
+        vocabulary = _strings(data, "vocabulary")
+        rows = data.get("coefficients")
+        if not isinstance(rows, list) or len(rows) != len(tiers):
+            raise BadInput(f"coefficients must have {len(tiers)} rows, one a tier")
+        calibration = data.get("calibration")
+        if not isinstance(calibration, Mapping):
+            raise BadInput("calibration must be an object with slope and offsets")
+        slope = _floats([calibration.get("slope")], "calibration slope", 1)[0]
+        if slope <= 0:
+            raise BadInput(
+                f"the calibration slope is {slope}; it must be above zero, or the order of tiers turns round"
+            )
+        return cls(
+            tiers=tiers,
+            vocabulary=vocabulary,
+            idf=_floats(data.get("idf"), "idf", len(vocabulary)),
+            coefficients=tuple(_floats(row, "a row of coefficients", len(vocabulary)) for row in rows),
+            intercepts=_floats(data.get("intercepts"), "intercepts", len(tiers)),
+            slope=slope,
+            offsets=_floats(calibration.get("offsets"), "calibration offsets", len(tiers)),
+            known=_strings(data, "known"),
+        )
+
+
+def softmax(logits: Sequence[float]) -> list[float]:
+    """Turn log-odds into probabilities, without overflow."""
+    top = max(logits)
+    powers = [math.exp(value - top) for value in logits]
+    total = sum(powers)
+    return [power / total for power in powers]
+
+
+def _columns(present: list[Floats], model: LinearModel) -> list[Floats]:
+    return list(zip(*present, strict=True)) if present else [()] * len(model.tiers)
+
+
+def _strings(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = data.get(name)
+    if not isinstance(values, list) or not all(isinstance(value, str) and value.strip() for value in values):
+        raise BadInput(f"{name} must be a list of non-empty strings")
+    if len(set(values)) != len(values):
+        raise BadInput(f"{name} holds the same entry twice")
+    return tuple(values)
+
+
+def _floats(values: object, name: str, length: int) -> Floats:
+    if not isinstance(values, list) or len(values) != length:
+        raise BadInput(f"{name} must be a list of {length} numbers")
+    for value in values:
+        # the bound keeps every product and sum finite; real weights are below a hundred
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 1e100:
+            raise BadInput(f"{name} holds {value!r:.40}, which is not a finite number")
+    return tuple(float(value) for value in values)

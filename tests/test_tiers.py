@@ -1,0 +1,58 @@
+"""What a mistake costs: tiers are checked when they are made."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stakes.errors import BadInput
+from stakes.tiers import Tier, as_tiers, dearest, parse_costs
+
+
+def test_costs_are_read_in_the_order_typed() -> None:
+    assert parse_costs(["low=1", "high=5e0"]) == {"low": Tier("low", 1.0), "high": Tier("high", 5.0)}
+    assert list(parse_costs(["low=1", "high=5"])) == ["low", "high"]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("high", "name=cost"),
+        ("high=", "not a number"),
+        ("high=five", "not a number"),
+        ("=5", "needs a name"),
+        ("high=0", "finite and above zero"),
+        ("high=-1", "-1.0"),
+        ("high=nan", "nan"),
+        ("high=inf", "inf"),
+    ],
+)
+def test_a_bad_cost_is_one_clear_sentence(word: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        parse_costs([word])
+
+
+def test_two_costs_for_one_tier_and_no_tier_at_all_are_errors() -> None:
+    with pytest.raises(BadInput, match="two costs"):
+        parse_costs(["high=5", "high=6"])
+    with pytest.raises(BadInput, match="no tier"):
+        parse_costs([])
+    with pytest.raises(BadInput, match="no tier"):
+        as_tiers({})
+    with pytest.raises(BadInput, match="no tier"):
+        dearest([])
+
+
+@pytest.mark.parametrize("cost", [True, "5", None, 10**400, math.inf])
+def test_a_cost_that_is_no_usable_number_is_refused(cost: object) -> None:
+    with pytest.raises(BadInput, match="high"):
+        Tier("high", cost)  # type: ignore[arg-type]
+
+
+@given(st.dictionaries(st.text(min_size=1).filter(str.strip), st.floats(min_value=1e-6, max_value=1e6), min_size=1))
+def test_the_dearest_costs_no_less_than_any(costs: dict[str, float]) -> None:
+    tiers = as_tiers(costs)
+    top = dearest(tiers.values())
+    assert top.cost == max(costs.values())
+    assert top.name == next(name for name in costs if costs[name] == top.cost)

@@ -1,0 +1,1 @@
+"""What is asked? Samples, the files they come from, and synthetic documents."""

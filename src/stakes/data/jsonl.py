@@ -1,0 +1,75 @@
+"""Files with one JSON object a line: samples in, anything out; a bad line is named, never skipped.
+
+    samples = read_samples("questions.jsonl")
+
+A sample is ``{"id", "image", "question", "answers", "task"?, "tier"?, "document"?}``.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stakes.data.sample import Sample
+from stakes.errors import BadInput
+
+
+def read_records(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each line's number and object; blank lines are passed over."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}; check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read as UTF-8 text ({error}); is it a JSONL file?") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise BadInput(f"line {number} of {path} is not JSON ({error.msg}); mend or remove it") from None
+        if not isinstance(record, dict):
+            raise BadInput(f"line {number} of {path} is a {type(record).__name__}, not an object; mend or remove it")
+        yield number, record
+
+
+def read_samples(path: str | Path) -> list[Sample]:
+    """All samples of a file, in its order; ids must be unique."""
+    samples: list[Sample] = []
+    seen: dict[str, int] = {}
+    for number, record in read_records(path):
+        try:
+            sample = _sample(record)
+        except BadInput as error:
+            raise BadInput(f"line {number} of {path}: {error}") from None
+        if sample.id in seen:
+            raise BadInput(
+                f"line {number} of {path} has the id {sample.id!r} of line {seen[sample.id]}; make ids unique"
+            )
+        seen[sample.id] = number
+        samples.append(sample)
+    if not samples:
+        raise BadInput(f"{path} holds no samples; each line needs id, question and answers")
+    return samples
+
+
+def _sample(record: dict[str, Any]) -> Sample:
+    for key in ("id", "question", "answers"):
+        if key not in record:
+            raise BadInput(f"a sample needs {key!r}, and this one has only {', '.join(record) or 'nothing'}")
+    answers = record["answers"]
+    if not isinstance(answers, list) or not answers or not all(isinstance(a, str) for a in answers):
+        raise BadInput(f"answers must be a non-empty list of strings, not {answers!r}")
+    for key in ("question", "image", "task", "tier", "document"):
+        if record.get(key) is not None and not isinstance(record[key], str):
+            raise BadInput(f"{key} must be a string, not {record[key]!r}")
+    return Sample(
+        id=str(record["id"]),
+        image=record.get("image"),
+        question=record["question"],
+        answers=tuple(answers),
+        task=record.get("task"),
+        tier=record.get("tier"),
+        document=record.get("document"),
+    )

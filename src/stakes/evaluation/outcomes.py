@@ -1,0 +1,109 @@
+"""The log of answers: one sample answered at one budget by one mechanism, one JSON line each, only ever appended.
+
+A line is flushed and fsynced before ``append`` returns, so a killed run loses at most the answer in flight. Its torn
+last line is dropped when the log is read, and cut off before the next append; any other bad line is an error.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from stakes.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one answer was, what it cost in visual tokens, and whether it was right."""
+
+    sample: str
+    document: str
+    tier: str
+    mechanism: str
+    selector: str | None
+    budget: int
+    native: int
+    realised: int
+    prediction: str
+    truncated: bool
+    score: float
+    correct: bool
+    metric: str
+    ms: float
+    run: str
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "selector": (str, type(None)),
+    **dict.fromkeys(("budget", "native", "realised"), (int,)),
+    **dict.fromkeys(("score", "ms"), (int, float)),
+    **dict.fromkeys(("truncated", "correct"), (bool,)),
+}
+
+
+def read_outcomes(path: str | Path) -> list[Outcome]:
+    """Every outcome of a log, in its order."""
+    return [_outcome(number, record, path) for number, record in _records(Path(path))]
+
+
+def _records(path: Path) -> Iterator[tuple[int, Any]]:
+    if not path.is_file():
+        raise BadInput(f"there is no outcome log {path}; check the path")
+    raw = path.read_bytes()
+    lines = raw.split(b"\n")
+    # A complete log ends in a newline, so the last piece is empty; otherwise the writer died within it.
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            yield number, json.loads(line)
+        except ValueError:
+            raise BadInput(f"line {number} of {path} is not JSON; the log was edited or damaged there") from None
+
+
+def _outcome(number: int, record: Any, path: Path | str) -> Outcome:
+    names = [f.name for f in fields(Outcome)]
+    if not isinstance(record, dict) or set(record) != set(names):
+        raise BadInput(f"line {number} of {path} is not an outcome; it needs exactly {', '.join(names)}")
+    for name in names:
+        kinds = _KINDS.get(name, (str,))
+        if not isinstance(record[name], kinds) or (isinstance(record[name], bool) and bool not in kinds):
+            raise BadInput(f"line {number} of {path}: {name} cannot be {record[name]!r}")
+    if not 0 <= record["score"] <= 1:
+        raise BadInput(f"line {number} of {path}: score must lie in [0, 1], not {record['score']}")
+    return Outcome(**record)
+
+
+class OutcomeLog:
+    """An append-only log, opened as a context manager; one process writes it at a time."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("ab+")
+        _cut_torn_line(self._file.fileno())
+        return self
+
+    def append(self, outcomes: Iterable[Outcome]) -> None:
+        """Write outcomes and wait until they are on disk."""
+        lines = (json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in outcomes)
+        self._file.write("".join(lines).encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def _cut_torn_line(descriptor: int) -> None:
+    end = os.fstat(descriptor).st_size
+    whole = end
+    while whole > 0 and os.pread(descriptor, 1, whole - 1) != b"\n":
+        whole -= 1
+    if whole < end:
+        os.ftruncate(descriptor, whole)

@@ -1,0 +1,186 @@
+"""Is that luck? Exact paired tests, BCa intervals by document, and cost-weighted error.
+
+* ``mcnemar``: exact two-sided test on the discordant pairs b:c, ``p = min(1, 2 P[Bin(b + c, 1/2) <= min(b, c)])``.
+* ``cwe``: ``sum(c_i [wrong_i]) / sum(c_i)``; ``cwe_gain`` is how far it falls from one arm to another on the same
+  samples, with a BCa bootstrap interval that resamples whole documents when told which question is on which.
+
+    >>> f"{mcnemar(54, 4):.1e}"
+    '3.2e-12'
+    >>> cwe([True, False, True], [5, 5, 1])
+    0.45454545454545453
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stakes.errors import BadInput
+
+RATIOS = (1, 2, 3, 5, 10, 20)  # the paper's cost ratios
+RESAMPLES = 10_000
+
+
+def mcnemar(b: int, c: int) -> float:
+    """Exact two-sided p-value of ``b`` pairs that went one way and ``c`` the other; 1 where there are none."""
+    if b < 0 or c < 0 or int(b) != b or int(c) != c:
+        raise BadInput(f"discordant counts are whole numbers of at least 0, not {b}:{c}")
+    if b == c:
+        return 1.0
+    from scipy.special import bdtr
+
+    return min(1.0, 2 * float(bdtr(min(b, c), int(b + c), 0.5)))
+
+
+@dataclass(frozen=True)
+class Discordant:
+    """Pairs that two arms answer differently: ``b`` wrong → right, ``c`` right → wrong, and the exact p."""
+
+    b: int
+    c: int
+    p: float
+
+    def __str__(self) -> str:
+        return f"{self.b}:{self.c}, p = {self.p:.2g}"
+
+
+def discordant(before: ArrayLike, after: ArrayLike) -> Discordant:
+    """Compare correctness of the same samples under two arms, in the same order."""
+    first, second = _flags("before", before), _flags("after", after)
+    _same_length(first, second)
+    b, c = int((~first & second).sum()), int((first & ~second).sum())
+    return Discordant(b, c, mcnemar(b, c))
+
+
+def cwe(correct: ArrayLike, costs: ArrayLike) -> float:
+    """Cost-weighted error: the cost of the wrong answers over the cost of all; 0 is perfect."""
+    right, weight = _flags("correct", correct), _costs(costs)
+    _same_length(right, weight)
+    return float(weight[~right].sum() / weight.sum())
+
+
+def cwe_sweep(
+    correct: ArrayLike, tiers: Sequence[str], dear: str, ratios: Sequence[float] = RATIOS
+) -> dict[float, float]:
+    """CWE when tier ``dear`` costs r and every other tier 1, for each r: reweighting, no further answers."""
+    if dear not in tiers:
+        raise BadInput(f"no sample is of tier {dear!r}; the tiers are {', '.join(sorted(set(tiers)))}")
+    return {r: cwe(correct, [r if tier == dear else 1.0 for tier in tiers]) for r in ratios}
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How far CWE falls from one arm to another, with its interval; ``units`` independent units were resampled."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+    units: int
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def cwe_gain(
+    before: ArrayLike,
+    after: ArrayLike,
+    costs: ArrayLike,
+    documents: Sequence[Hashable] | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Gain:
+    """``CWE(before) - CWE(after)`` on the same samples, with a paired BCa bootstrap interval.
+
+    Both arms see the same resampled samples. With ``documents`` whole documents are drawn, because questions on one
+    page share its print and are not independent; without, every sample is its own unit, as in the paper.
+    """
+    first, second, weight = _flags("before", before), _flags("after", after), _costs(costs)
+    _same_length(first, second, weight)
+    saved = weight * (second.astype(float) - first.astype(float))  # cost that `after` no longer pays, per sample
+    if documents is not None:
+        _same_length(first, documents)
+        unit = np.unique([str(d) for d in documents], return_inverse=True)[1]
+        saved, weight = (np.bincount(unit, column).astype(float) for column in (saved, weight))
+    value = float(saved.sum() / weight.sum())
+    if len(saved) < 2:
+        raise BadInput("an interval needs at least two independent units; this has one document")
+    if np.ptp(saved / weight) == 0:  # every resample gives the same value; BCa is undefined there
+        return Gain(value, value, value, level, len(saved))
+    low, high = _bca(saved, weight, level, resamples, seed)
+    return Gain(value, low, high, level, len(saved))
+
+
+def _bca(
+    part: NDArray[np.float64], whole: NDArray[np.float64], level: float, resamples: int, seed: int
+) -> tuple[float, float]:
+    """BCa interval of the ratio ``sum(part) / sum(whole)`` over resampled units."""
+    from scipy.stats import bootstrap
+
+    found = bootstrap(
+        (part, whole),
+        lambda part, whole, axis: part.sum(axis=axis) / whole.sum(axis=axis),
+        paired=True,
+        vectorized=True,
+        n_resamples=resamples,
+        batch=1000,  # resamples × units held in memory at once
+        confidence_level=level,
+        method="BCa",
+        rng=np.random.default_rng(seed),
+    )
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def slope_difference(
+    correct: Mapping[str, ArrayLike], budgets: Sequence[int], *, resamples: int = 2000, seed: int = 0
+) -> float:
+    """Permutation p-value of "two tiers respond to tokens alike" from paired outcomes.
+
+    ``correct[tier]`` is a table of samples × budgets. If the slopes are equal, the difference of the two tiers' error
+    curves is constant, so the statistic is the variance of that difference over budgets; tier labels are permuted
+    over whole samples, which keeps each sample's dependence between budgets.
+    """
+    if len(correct) != 2:
+        raise BadInput(f"the slopes of two tiers are compared, not of {len(correct)}; choose two")
+    tables = [np.asarray(table, dtype=float) for table in correct.values()]
+    for table in tables:
+        if table.ndim != 2 or table.shape[1] != len(budgets):
+            raise BadInput(f"expected samples × {len(budgets)} budgets, got a table of shape {table.shape}")
+    # Centre each tier first: a constant offset between the tiers is no difference in slope.
+    centred = [table - table.mean() for table in tables]
+    pooled, n = np.concatenate(centred), len(tables[0])
+
+    def statistic(rows: NDArray[np.float64]) -> float:
+        return float(np.var(rows[:n].mean(0) - rows[n:].mean(0)))
+
+    rng = np.random.default_rng(seed)
+    seen = statistic(pooled)
+    more = sum(statistic(pooled[rng.permutation(len(pooled))]) >= seen - 1e-15 for _ in range(resamples))
+    return (more + 1) / (resamples + 1)
+
+
+def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+    flags = np.asarray(values)
+    if flags.ndim != 1 or flags.size == 0:
+        raise BadInput(f"{name} is a non-empty list of right or wrong, got shape {flags.shape}")
+    if not np.isin(flags, (0, 1)).all():
+        raise BadInput(f"{name} holds values other than 0 and 1; turn scores into right or wrong first (>= 0.5)")
+    return flags.astype(bool)
+
+
+def _costs(values: ArrayLike) -> NDArray[np.float64]:
+    costs = np.asarray(values, dtype=float)
+    for cost in costs.ravel():
+        if not (cost > 0 and math.isfinite(cost)):
+            raise BadInput(f"a cost is a positive number, not {cost:g}; leave samples without a cost out")
+    return costs
+
+
+def _same_length(*columns: Sequence[object] | NDArray[np.generic]) -> None:
+    lengths = {len(column) for column in columns}
+    if len(lengths) > 1:
+        raise BadInput(f"paired columns must have one row per sample, but have lengths {sorted(lengths)}")

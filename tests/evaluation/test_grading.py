@@ -1,0 +1,143 @@
+"""Each metric against its official definition, quirks included."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stakes import BadInput, grade
+from stakes.evaluation.grading import METRICS, is_correct
+from stakes.evaluation.vqa import vqa_normalise
+
+TEN_YES = ["yes"] * 10
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "score"),
+    [
+        ("$1,240.00", "$1,240.00", 1),
+        ("  The TOTAL is $1,240.00. ", "$1,240.00", 1),
+        ("1,240", "$1,240.00", 1),  # a piece of the answer: the paper's containment goes both ways
+        ("1,241", "$1,240.00", 0),
+        ("May 5.", "may 5", 1),
+        ("", "May 5", 0),
+        (".", "May 5", 0),
+        ("   ", "May 5", 0),
+        ("May 5", "", 0),
+    ],
+)
+def test_relaxed_is_containment_either_way(prediction: str, answer: str, score: float) -> None:
+    assert grade(prediction, [answer]) == score
+
+
+def test_a_truncated_piece_of_the_answer_is_not_right() -> None:
+    assert grade("January 4", ["January 4, 1999"]) == 1
+    assert grade("January 4", ["January 4, 1999"], truncated=True) == 0
+    assert grade("It is January 4, 1999 as the", ["January 4, 1999"], truncated=True) == 1
+    assert grade("anything", [""], truncated=True) == 0
+
+
+def test_exact_is_normalised_equality() -> None:
+    assert grade(" Sargasso Sea.", ["sargasso sea"], "exact") == 1
+    assert grade("the Sargasso Sea", ["sargasso sea"], "exact") == 0
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "score"),
+    [
+        ("abcd", "abcd", 1.0),
+        ("abcx", "abcd", 0.75),
+        ("abxy", "abcd", 0.5),  # exactly 0.5 is kept
+        ("axyz", "abcd", 0.0),  # below 0.5 is nothing
+        ("a  b", "a b", 1.0),  # white space collapses in the distance
+        ("A B", "a b", 1.0),
+        ("a   x", "a b", 1 - 1 / 5),  # but the length is that of the raw strings
+    ],
+)
+def test_anls_at_one_half(prediction: str, answer: str, score: float) -> None:
+    assert grade(prediction, [answer], "anls") == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "score"),
+    [
+        ("105", "100", 1),
+        ("95", "100", 1),
+        ("105.1", "100", 0),
+        ("5", "5%", 0),
+        ("5.2%", "5%", 1),
+        ("0.05", "5%", 1),
+        ("0.0", "0", 0),  # a gold answer of 0 is compared as a string
+        ("0", "0", 1),
+        ("1,000", "1000", 0),  # no commas in the official parser
+        ("Female", "female", 1),
+        ("Females", "female", 0),
+        ("-100", "-104", 1),
+        ("nan", "100", 0),
+    ],
+)
+def test_chartqa_is_within_five_percent_or_equal(prediction: str, answer: str, score: float) -> None:
+    assert grade(prediction, [answer], "chartqa") == score
+
+
+@pytest.mark.parametrize(
+    ("matching", "score"),
+    [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)],
+)
+def test_vqa_leaves_each_annotator_out(matching: int, score: float) -> None:
+    answers = ["tennis racket"] * matching + [f"other {i}" for i in range(10 - matching)]
+    assert grade("Tennis racket", answers, "vqa") == pytest.approx(score)
+
+
+@given(st.lists(st.sampled_from(["yes", "no", "maybe"]), min_size=3, max_size=12), st.sampled_from(["yes", "no"]))
+def test_vqa_equals_the_loop_over_annotators(answers: list[str], prediction: str) -> None:
+    scores = [
+        min(1, sum(other == prediction for j, other in enumerate(answers) if j != i) / 3) for i in range(len(answers))
+    ]
+    assert grade(prediction, answers, "vqa") == pytest.approx(sum(scores) / len(scores))
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("The  two-door cars.", "2 door cars"),
+        ("None", "0"),
+        ("dont", "don't"),
+        ("somebody'd", "somebodyd"),
+        ("it is 3.5", "it is 3.5"),
+        ("U.S.", "us"),
+        ("yes, it is!", "yes it is"),
+        ("what's", "what 's"),
+        ("10 / 3", "10 3"),
+        ("a\tb\nc", "b c"),
+    ],
+)
+def test_vqa_normaliser_follows_the_official_one(raw: str, clean: str) -> None:
+    assert vqa_normalise(raw) == clean
+
+
+def test_vqa_with_too_few_people_says_so_instead_of_failing_everything() -> None:
+    with pytest.raises(BadInput, match="this sample has 1"):
+        grade("yes", ["yes"], "vqa")
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@given(answers=st.lists(st.text(), min_size=3, max_size=10), blank=st.sampled_from(["", " ", ".", "\n\t"]))
+def test_an_empty_prediction_is_never_correct(metric: str, answers: list[str], blank: str) -> None:
+    assert not is_correct(grade(blank, answers, metric))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@given(answers=st.lists(st.text(), min_size=3, max_size=10), prediction=st.text())
+def test_scores_lie_in_the_unit_interval(metric: str, answers: list[str], prediction: str) -> None:
+    assert 0 <= grade(prediction, answers, metric) <= 1
+
+
+def test_unusable_requests_say_what_to_do() -> None:
+    with pytest.raises(BadInput, match="unknown metric 'bleu'; choose one of relaxed"):
+        grade("a", ["a"], "bleu")
+    with pytest.raises(BadInput, match="not the string 'yes'"):
+        grade("yes", "yes")
+    with pytest.raises(BadInput, match="no answer to grade against"):
+        grade("yes", [])
+    assert is_correct(0.5)
+    assert not is_correct(0.49)

@@ -1,0 +1,70 @@
+"""The log survives a kill at any byte, and mixes up nothing."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from stakes import BadInput
+from stakes.evaluation.outcomes import Outcome, OutcomeLog, read_outcomes
+
+ONE = Outcome(
+    "q1", "page1", "high", "resolution", None, 304, 972, 300, "$1,240", False, 1.0, True, "relaxed", 41.5, "r1"
+)
+TWO = replace(ONE, sample="q2", selector="random", prediction="naïve\u2028line", correct=False, score=0.0)
+
+
+def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "log.jsonl"
+    with OutcomeLog(path) as log:
+        log.append([ONE])
+        log.append([TWO])
+    with OutcomeLog(path) as log:
+        log.append([ONE])
+    assert read_outcomes(path) == [ONE, TWO, ONE]
+
+
+def test_a_log_cut_at_any_byte_keeps_every_whole_line_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    with OutcomeLog(path) as log:
+        log.append([ONE, TWO])
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        kept = [ONE, TWO][: (cut >= first) + (cut == len(whole))]
+        assert read_outcomes(path) == kept
+        with OutcomeLog(path) as log:
+            log.append([TWO])
+        assert read_outcomes(path) == [*kept, TWO]
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    good = json.dumps(asdict(ONE))
+    path.write_text("\n".join([good] * 16 + ["{half"] + [good]) + "\n")
+    with pytest.raises(BadInput, match="line 17 of .*log.jsonl is not JSON"):
+        read_outcomes(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"budget": "304"}, "budget cannot be '304'"),
+        ({"correct": 1}, "correct cannot be 1"),
+        ({"budget": True}, "budget cannot be True"),
+        ({"score": 1.5}, "score must lie in"),
+        ({"extra": 1}, "needs exactly sample, document"),
+    ],
+)
+def test_a_line_that_is_no_outcome_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps({**asdict(ONE), **change}) + "\n")
+    with pytest.raises(BadInput, match=message):
+        read_outcomes(path)
+
+
+def test_a_missing_log_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no outcome log"):
+        read_outcomes(tmp_path / "none.jsonl")

@@ -1,0 +1,146 @@
+"""Exact tests against the published figures and against scipy; intervals against what they promise."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stakes import BadInput, cwe, mcnemar
+from stakes.evaluation.statistics import cwe_gain, cwe_sweep, discordant, slope_difference
+
+
+@pytest.mark.parametrize(
+    ("b", "c", "p"), [(54, 4, 3.2e-12), (65, 5, 2.2e-14), (4, 4, 1.0), (17, 1, 1.45e-4), (0, 0, 1)]
+)
+def test_mcnemar_gives_the_published_p(b: int, c: int, p: float) -> None:
+    assert mcnemar(b, c) == pytest.approx(p, rel=0.02)
+    assert mcnemar(c, b) == mcnemar(b, c)
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_mcnemar_equals_scipys_exact_binomial(b: int, c: int) -> None:
+    from scipy.stats import binomtest
+
+    expected = binomtest(b, b + c).pvalue if b + c else 1.0
+    assert mcnemar(b, c) == pytest.approx(expected, rel=1e-6)
+
+
+def test_discordant_counts_wins_first() -> None:
+    got = discordant([0, 0, 1, 1, 0], [1, 1, 0, 1, 0])
+    assert (got.b, got.c, got.p) == (2, 1, 1.0)
+    assert str(got) == "2:1, p = 1"
+
+
+def test_cwe_is_cost_of_the_wrong_over_cost_of_all() -> None:
+    assert cwe([1, 0, 1], [5, 5, 1]) == pytest.approx(5 / 11)
+    correct, tiers = [0, 1, 1, 0], ["high", "high", "low", "low"]
+    assert cwe_sweep(correct, tiers, "high", [1, 3]) == pytest.approx({1: 0.5, 3: 0.5})
+    assert cwe_sweep([0, 1, 1, 1], tiers, "high", [1, 3]) == pytest.approx({1: 1 / 4, 3: 3 / 8})
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0.1, 10)), min_size=1, max_size=50))
+def test_cwe_at_equal_costs_is_the_error_rate(rows: list[tuple[bool, float]]) -> None:
+    correct = [right for right, _ in rows]
+    assert cwe(correct, [rows[0][1]] * len(rows)) == pytest.approx(1 - np.mean(correct))
+    assert 0 <= cwe(correct, [cost for _, cost in rows]) <= 1
+
+
+def _pairs(n: int, seed: int, gain: float = 0.1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    before = rng.random(n) < 0.6
+    after = np.where(rng.random(n) < gain, True, before) & (rng.random(n) > 0.02)
+    return before, after, np.where(np.arange(n) % 2, 5.0, 1.0)
+
+
+def test_gain_is_the_difference_of_two_cwes_with_an_interval_around_it() -> None:
+    before, after, costs = _pairs(600, 0)
+    gain = cwe_gain(before, after, costs)
+    assert gain.value == pytest.approx(cwe(before, costs) - cwe(after, costs))
+    assert gain.low < gain.value < gain.high
+    assert gain.units == 600
+    assert cwe_gain(after, before, costs).value == pytest.approx(-gain.value)
+
+
+def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    population = _pairs(20_000, 9, gain=0.3)
+    truth = cwe(population[0], population[2]) - cwe(population[1], population[2])
+    covered = 0
+    for trial in range(150):
+        rows = rng.integers(0, 20_000, 600)
+        before, after, costs = (column[rows] for column in population)
+        gain = cwe_gain(before, after, costs, resamples=999, seed=trial)
+        covered += gain.low <= truth <= gain.high
+    assert 0.90 <= covered / 150 <= 0.99
+
+
+def test_clustering_by_document_widens_the_interval_when_pages_decide() -> None:
+    rng = np.random.default_rng(1)
+    page = np.repeat(np.arange(60), 10)
+    before = np.repeat(rng.random(60) < 0.5, 10)
+    after = before | np.repeat(rng.random(60) < 0.3, 10)
+    costs = np.ones(600)
+    alone, clustered = cwe_gain(before, after, costs), cwe_gain(before, after, costs, documents=list(page))
+    assert clustered.units == 60
+    assert clustered.value == pytest.approx(alone.value)
+    assert clustered.high - clustered.low > 2 * (alone.high - alone.low)
+
+
+def test_no_difference_anywhere_gives_a_point_not_a_crash() -> None:
+    gain = cwe_gain([1, 0, 1], [1, 0, 1], [5, 5, 1])
+    assert (gain.value, gain.low, gain.high) == (0, 0, 0)
+
+
+def test_ten_thousand_resamples_of_600_pairs_take_under_a_second() -> None:
+    before, after, costs = _pairs(600, 0)
+    cwe_gain(before, after, costs, resamples=100)  # imports
+    started = time.perf_counter()
+    cwe_gain(before, after, costs, resamples=10_000)
+    assert time.perf_counter() - started < 1
+
+
+def _table(n: int, rates: list[float], seed: int) -> np.ndarray:
+    difficulty = np.random.default_rng(seed).random((n, 1))
+    return (difficulty >= np.array(rates)).astype(int)  # the same sample stays wrong until the error falls below it
+
+
+def test_slopes_that_differ_are_found_and_equal_ones_are_not() -> None:
+    budgets = [32, 96, 304, 576]
+    falling, flat = [0.9, 0.7, 0.4, 0.1], [0.5, 0.5, 0.5, 0.5]
+    alike = slope_difference({"high": _table(300, falling, 0), "low": _table(300, falling, 1)}, budgets, resamples=400)
+    unlike = slope_difference({"high": _table(300, falling, 0), "low": _table(300, flat, 1)}, budgets, resamples=400)
+    assert alike > 0.05
+    assert unlike < 0.01
+
+
+def test_slope_permutation_keeps_its_level() -> None:
+    budgets, rates = [32, 96, 304], [0.8, 0.5, 0.2]
+    p = [
+        slope_difference(
+            {"high": _table(60, rates, 2 * i), "low": _table(60, rates, 2 * i + 1)}, budgets, resamples=99, seed=i
+        )
+        for i in range(120)
+    ]
+    assert np.mean(np.array(p) <= 0.05) < 0.12
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mcnemar(-1, 2), "at least 0, not -1:2"),
+        (lambda: cwe([], []), "non-empty list"),
+        (lambda: cwe([1, 0], [5]), r"lengths \[1, 2\]"),
+        (lambda: cwe([1, 0], [5, -1]), "positive number, not -1"),
+        (lambda: cwe([1, 0], [5, float("nan")]), "positive number, not nan"),
+        (lambda: cwe([0.5, 1], [1, 1]), "other than 0 and 1"),
+        (lambda: cwe_sweep([1], ["low"], "high"), "no sample is of tier 'high'"),
+        (lambda: cwe_gain([1, 0], [1, 1], [1, 1], documents=["a", "a"]), "at least two independent units"),
+        (lambda: slope_difference({"high": [[1]]}, [32]), "two tiers are compared, not of 1"),
+        (lambda: slope_difference({"high": [[1]], "low": [[1, 0]]}, [32]), "samples × 1 budgets"),
+    ],
+)
+def test_unusable_columns_are_refused(call, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(BadInput, match=message):
+        call()

@@ -1,0 +1,156 @@
+"""Ways of spending one and the same total: uniform, cost, anti, content, proportional, or any tier map.
+
+The cost arm's spend fixes the total B (paper, "Equal-budget protocol"); every other arm hands out exactly B:
+
+    uniform       floor(B / N) to every image, the remainder one each to the first samples
+    anti          the tiers' budgets in reverse order of cost, shifted evenly to B where tier sizes differ
+    content       in proportion to each image's information density, within [floor, native], redistributed to B
+    proportional  a share of each image's native tokens, larger for the dear tier, solved to the mean share
+
+Nothing is clamped silently: an arm that cannot be realised raises, and the ledger checks every one again.
+
+    >>> uniform(3, 10)
+    (4, 3, 3)
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stakes.errors import BadInput, InfeasibleBudget
+
+Budgets = tuple[int, ...]  # one budget per sample, in the samples' order
+
+
+def by_tier(tiers: Sequence[str], budgets: Mapping[str, int]) -> Budgets:
+    """Each sample gets its tier's budget: the cost arm, or any other map from tier to budget."""
+    if not tiers:
+        raise BadInput("an arm needs at least one sample")
+    for tier in tiers:
+        if tier not in budgets:
+            raise BadInput(f"tier {tier!r} has no budget; the map knows {', '.join(budgets)}")
+    return tuple(budgets[tier] for tier in tiers)
+
+
+def uniform(samples: int, total: int) -> Budgets:
+    """``floor(total / samples)`` each, the remainder one each to the first samples."""
+    if samples < 1:
+        raise BadInput("an arm needs at least one sample")
+    if total < samples:
+        raise InfeasibleBudget(f"{total} tokens cannot give each of {samples} samples one; {samples} is the least")
+    share, rest = divmod(total, samples)
+    return tuple(share + (i < rest) for i in range(samples))
+
+
+def anti(
+    tiers: Sequence[str],
+    budgets: Mapping[str, int],
+    costs: Mapping[str, float],
+    total: int | None = None,
+    *,
+    native: Sequence[int] | None = None,
+    floor: int = 1,
+) -> Budgets:
+    """The direction control: the dearest tier gets the cheapest tier's budget, and so on inwards.
+
+    Where tier sizes differ this spends another total than the cost arm; the difference is shared evenly over all
+    samples, within [floor, native], so that the arm spends ``total`` (by default the cost arm's).
+    """
+    total = sum(by_tier(tiers, budgets)) if total is None else total
+    order = sorted(budgets, key=lambda tier: (costs[tier], tier))
+    mirrored = dict(zip(order, (budgets[tier] for tier in reversed(order)), strict=True))
+    wanted = np.array(by_tier(tiers, mirrored), dtype=float)
+    low, high = np.full(len(tiers), float(floor)), _native(native, len(tiers))
+    return _exactly(wanted, low, high, total, weights=np.ones(len(tiers)))
+
+
+def content(density: Sequence[float], total: int, *, native: Sequence[int], floor: int = 1) -> Budgets:
+    """Share ``total`` in proportion to information density, within [floor, native], exact in total.
+
+    ``density`` is 1 - mean pairwise cosine similarity of an image's visual features: 0 for a solid colour.
+    """
+    weights = np.asarray(density, dtype=float)
+    if weights.ndim != 1 or len(weights) != len(native) or not len(weights):
+        raise BadInput(f"content needs one density per sample, got {weights.size} for {len(native)} samples")
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise BadInput("a density is a finite number of at least 0; check the features")
+    low, high = np.full(len(weights), float(floor)), _native(native, len(weights))
+    return _exactly(np.zeros(len(weights)), low, high, total, weights=weights)
+
+
+def proportional(
+    tiers: Sequence[str], native: Sequence[int], dear: str, dear_share: float, mean_share: float = 0.5
+) -> Budgets:
+    """Keep ``dear_share`` of the native tokens in tier ``dear``; the others' share is solved so that in all
+    ``floor(mean_share * sum(native))`` tokens are kept. The paper's earlier design, kept for comparison: on dense
+    pages a change of share moves few tokens relative to what matters.
+    """
+    if not 0 < mean_share <= 1 or not 0 < dear_share <= 1:
+        raise BadInput(f"shares lie in (0, 1], not {dear_share} and {mean_share}")
+    if dear not in tiers or len(set(tiers)) < 2:
+        raise BadInput(f"a proportional shift needs samples of tier {dear!r} and of another")
+    size, is_dear = _native(native, len(tiers)), np.array([tier == dear for tier in tiers])
+    total = int(mean_share * size.sum())
+    rest_share = (total - dear_share * size[is_dear].sum()) / size[~is_dear].sum()
+    if not 0 < rest_share <= 1:
+        raise InfeasibleBudget(
+            f"keeping {dear_share:.0%} of tier {dear!r} leaves the others a share of {rest_share:.2f}; "
+            "choose a share that leaves them between 0 and 1"
+        )
+    wanted = np.where(is_dear, dear_share, rest_share) * size
+    return _whole(wanted, np.ones(len(tiers)), size, total)
+
+
+def _native(native: Sequence[int] | None, samples: int) -> NDArray[np.float64]:
+    if native is None:
+        return np.full(samples, np.inf)
+    if len(native) != samples:
+        raise BadInput(f"native tokens are needed for each of {samples} samples, got {len(native)}")
+    return np.asarray(native, dtype=float)
+
+
+def _exactly(
+    base: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    total: int,
+    *,
+    weights: NDArray[np.float64],
+) -> Budgets:
+    """``clip(base + s * weights, low, high)`` with ``s`` chosen so that it sums to ``total``, in whole tokens.
+
+    Clamping and redistributing in proportion until nothing is out of bounds ends at this same point; solving for
+    ``s`` by bisection gets there at once. Zero weights stay at their bound unless the total needs them.
+    """
+    if low.sum() > total or high.sum() < total:
+        raise InfeasibleBudget(
+            f"{total} tokens cannot be shared: the floors alone take {low.sum():.0f} and the images' native tokens "
+            f"are {high.sum():.0f}; choose a total between them"
+        )
+    reach = np.where(weights > 0, weights, weights[weights > 0].min() * 1e-9 if (weights > 0).any() else 1.0)
+
+    def spent(s: float) -> float:
+        return float(np.clip(base + s * reach, low, high).sum())
+
+    left, right = -1.0, 1.0
+    while spent(left) > total:
+        left *= 2
+    while spent(right) < total:
+        right *= 2
+    for _ in range(200):
+        middle = (left + right) / 2
+        left, right = (middle, right) if spent(middle) < total else (left, middle)
+    return _whole(np.clip(base + right * reach, low, high), low, high, total)
+
+
+def _whole(wanted: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], total: int) -> Budgets:
+    """Round down, then give the missing tokens to the largest fractions (ties: the first samples)."""
+    whole = np.clip(np.floor(wanted + 1e-9), low, high)
+    missing = round(total - whole.sum())
+    room = np.flatnonzero(whole + 1 <= high) if missing > 0 else np.flatnonzero(whole - 1 >= low)
+    order = room[np.argsort(-(wanted - whole)[room] * np.sign(missing), kind="stable")]
+    if len(order) < abs(missing):
+        raise InfeasibleBudget(f"{total} tokens cannot be shared in whole tokens within the images' native tokens")
+    whole[order[: abs(missing)]] += np.sign(missing)
+    return tuple(int(b) for b in whole)

@@ -1,0 +1,152 @@
+"""When does it pay to move tokens to the dear tier? The paper's pair frontier, cost-ratio sweep and break-even.
+
+Two tiers, one error of the dear one costing ``r`` errors of the cheap one. At a fixed sum of budgets each feasible pair
+is a line in ``r``, ``n_lo E_lo + r n_hi E_hi``; the lower envelope of these lines says which pair is best at which
+cost ratio and where the optimum changes. Paper, section "The Allocation Frontier".
+
+    >>> uniform, cost = {"high": 0.300, "low": 0.373}, {"high": 0.133, "low": 0.843}
+    >>> f"{break_even(uniform, cost, n=300):.2f}"
+    '2.82'
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from stakes.budgets.allocate import Allocation, allocate
+from stakes.budgets.curve import Curve
+from stakes.budgets.hull import TIE
+from stakes.errors import BadInput, InfeasibleBudget
+from stakes.evaluation.statistics import RATIOS
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Budgets of the dear and the cheap tier, and their measured errors."""
+
+    high: int
+    low: int
+    error_high: float
+    error_low: float
+
+    def cwe(self, ratio: float) -> float:
+        """Cost-weighted error at equal tier sizes: ``(r E_hi + E_lo) / (r + 1)``."""
+        return (ratio * self.error_high + self.error_low) / (ratio + 1)
+
+
+@dataclass(frozen=True)
+class Change:
+    """At cost ratio ``ratio`` the optimum passes from ``before`` to ``after``."""
+
+    ratio: float
+    before: Pair
+    after: Pair
+
+
+def frontier(high: Curve, low: Curve, total: int) -> tuple[Pair, ...]:
+    """Every measured pair whose budgets add up to exactly ``total``, by rising budget of the dear tier."""
+    return tuple(pair for pair in _pairs(high, low) if pair.high + pair.low == total)
+
+
+def sweep(high: Curve, low: Curve, total: int, ratios: Iterable[float] = RATIOS) -> dict[float, Allocation]:
+    """The optimum at each cost ratio for one sample of each tier; ``total`` is the pair's sum of budgets."""
+    curves, counts = {"high": high, "low": low}, {"high": 1, "low": 1}
+    return {ratio: allocate(curves, {"high": ratio, "low": 1}, counts, total) for ratio in ratios}
+
+
+def change_ratios(
+    high: Curve, low: Curve, total: int, *, start: float = 1.0, counts: Mapping[str, int] | None = None
+) -> tuple[Change, ...]:
+    """The exact cost ratios above ``start`` at which the optimum under ``total`` changes, rising.
+
+    Walks the lower envelope of ``n_lo E_lo + r n_hi E_hi`` over all pairs that fit: from the pair that is best just
+    above ``start``, the next is the one whose line is met first. The default starts at 1, where the tiers cost the
+    same; below it the names would be the wrong way round. Snap published rates first (``snapped``).
+    """
+    n_high, n_low = (counts["high"], counts["low"]) if counts else (1, 1)
+    fits = [pair for pair in _pairs(high, low) if n_high * pair.high + n_low * pair.low <= total]
+    if not fits:
+        smallest = n_high * high.budgets[0] + n_low * low.budgets[0]
+        raise InfeasibleBudget(f"no pair of measured budgets fits in {total} tokens; give at least {smallest}")
+
+    def first(ties: Iterable[Pair]) -> Pair:
+        """Just above a tie the smallest dear error wins; then fewest tokens, then the most even."""
+        return min(
+            ties, key=lambda p: (p.error_high, p.error_low, n_high * p.high + n_low * p.low, abs(p.high - p.low))
+        )
+
+    def lost(pair: Pair) -> float:
+        return (n_low * pair.error_low + start * n_high * pair.error_high) / (n_low + start * n_high)
+
+    least = min(lost(pair) for pair in fits)
+    now = first(pair for pair in fits if lost(pair) <= least + TIE)
+    changes: list[Change] = []
+    while True:
+        met = [
+            (n_low * (pair.error_low - now.error_low) / (n_high * (now.error_high - pair.error_high)), pair)
+            for pair in fits
+            if pair.error_high < now.error_high - TIE
+        ]
+        if not met:
+            return tuple(changes)
+        ratio = min(r for r, _ in met)
+        after = first(pair for r, pair in met if r <= ratio * (1 + TIE))
+        changes.append(Change(ratio, now, after))
+        now = after
+
+
+def break_even(
+    uniform: Mapping[str, float], cost: Mapping[str, float], n: int | Mapping[str, int] | None = None
+) -> float:
+    """The cost ratio at which the cost arm's CWE equals the uniform arm's; above it the cost arm is better.
+
+    ``r* = n_lo (low_cost - low_uniform) / (n_hi (high_uniform - high_cost))``
+
+    Parameters
+    ----------
+    uniform, cost
+        Error rates ``{"high": ..., "low": ...}`` of the two arms.
+    n
+        Samples per tier, one number for both or one each. When given, the rates are first snapped to ``k / n``, which
+        undoes the rounding of published figures, and tiers of unequal size are weighted.
+
+    Returns
+    -------
+    float
+        ``inf`` where the dear tier gains nothing, so that no ratio justifies the cost arm; ``0.0`` where it gains
+        and the cheap tier loses nothing, so that every ratio does.
+    """
+    sizes = {"high": 1, "low": 1} if n is None else {"high": n, "low": n} if isinstance(n, int) else dict(n)
+    rates = {}
+    for arm, errors in (("uniform", uniform), ("cost", cost)):
+        for tier in ("high", "low"):
+            if tier not in errors or not 0 <= errors[tier] <= 1:
+                given = errors.get(tier, "missing")
+                raise BadInput(f"the {arm} arm's error in tier {tier!r} is {given}; give a rate in [0, 1]")
+            rates[arm, tier] = errors[tier] if n is None else snap(errors[tier], sizes[tier])
+    gained = sizes["high"] * (rates["uniform", "high"] - rates["cost", "high"])
+    lost = sizes["low"] * (rates["cost", "low"] - rates["uniform", "low"])
+    if gained <= TIE:
+        return math.inf
+    return max(0.0, lost / gained) if lost > TIE else 0.0
+
+
+def snap(rate: float, n: int) -> float:
+    """The rate ``k / n`` nearest to a published, rounded one."""
+    if not 0 <= rate <= 1 or n < 1:
+        raise BadInput(f"cannot snap a rate of {rate} to {n} samples; give a rate in [0, 1] and at least one sample")
+    return round(rate * n) / n
+
+
+def snapped(curve: Curve) -> Curve:
+    """The curve with every error snapped to its count."""
+    errors = [snap(error, count) for error, count in zip(curve.errors, curve.counts, strict=True)]
+    return Curve(curve.budgets, errors, curve.counts)
+
+
+def _pairs(high: Curve, low: Curve) -> list[Pair]:
+    return [
+        Pair(b_high, b_low, e_high, e_low)
+        for b_high, e_high in zip(high.budgets, high.errors, strict=True)
+        for b_low, e_low in zip(low.budgets, low.errors, strict=True)
+    ]

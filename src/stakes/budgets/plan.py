@@ -1,0 +1,142 @@
+"""What should each tier get, what does that buy, and how sure must one be of the costs?
+
+Puts the pieces together for one set of curves: the optimum, uniform at the same mean, the optimum at every cost ratio,
+the ratios at which it changes, the break-even of a pair, and how far the given costs may be off.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from stakes.budgets.allocate import Allocation, allocate
+from stakes.budgets.curve import Curve, cwe_at
+from stakes.budgets.elicit import sureness_needed
+from stakes.budgets.frontier import Change, break_even, change_ratios
+from stakes.errors import BadInput
+from stakes.evaluation.statistics import RATIOS
+
+
+@dataclass(frozen=True)
+class RatioRow:
+    """The optimum when one mistake in the dearest tier costs ``ratio`` times one in the cheapest."""
+
+    ratio: float
+    budgets: Mapping[str, int]
+    cwe: float
+    uniform_cwe: float | None
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """A named choice of budgets beside uniform: from which cost ratio it pays, and how sure that asks one to be."""
+
+    budgets: Mapping[str, int]
+    cwe: float
+    break_even: float
+    sureness: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything ``stakes plan`` says."""
+
+    costs: Mapping[str, float]
+    counts: Mapping[str, int]
+    allocation: Allocation
+    uniform_budget: int | None
+    uniform_cwe: float | None
+    ratios: tuple[RatioRow, ...]
+    changes: tuple[Change, ...] | None  # None with other than two tiers
+    pair: PairRow | None
+    sureness: float | None
+    dearest: str
+    cheapest: str
+
+    def record(self) -> dict[str, object]:
+        """The plan as JSON."""
+        return asdict(self)
+
+
+def make_plan(
+    curves: Mapping[str, Curve],
+    costs: Mapping[str, float],
+    counts: Mapping[str, int],
+    total: int,
+    floor: int | None = None,
+    *,
+    pair: Mapping[str, int] | None = None,
+    ratios: Iterable[float] = RATIOS,
+    mix: bool = False,
+) -> Plan:
+    """Plan the budgets of ``curves`` under ``total`` tokens for ``counts`` samples."""
+    best = allocate(curves, costs, counts, total, floor, mix=mix)
+    dearest, cheapest = (pick(costs, key=costs.__getitem__) for pick in (max, min))
+    uniform = _uniform_budget(curves, total // sum(counts.values()))
+
+    def uniform_cwe(prices: Mapping[str, float]) -> float | None:
+        return None if uniform is None else cwe_at(curves, dict.fromkeys(curves, uniform), prices, counts)
+
+    rows = []
+    for ratio in ratios if len(curves) > 1 else ():
+        prices = {**costs, dearest: ratio * costs[cheapest]}
+        found = allocate(curves, prices, counts, total, floor)
+        rows.append(RatioRow(float(ratio), found.budgets, found.cwe, uniform_cwe(prices)))
+    changes, sureness = None, None
+    if len(curves) == 2:
+        sizes = {"high": counts[dearest], "low": counts[cheapest]}
+        dear, cheap = (_from(floor, curves[tier]) for tier in (dearest, cheapest))
+        changes = change_ratios(dear, cheap, total, counts=sizes)
+        ratio = costs[dearest] / costs[cheapest]
+        below = [change.ratio for change in changes if change.ratio <= ratio]
+        sureness = sureness_needed(ratio, below[-1]) if below else None
+    return Plan(
+        costs=dict(costs),
+        counts=dict(counts),
+        allocation=best,
+        uniform_budget=uniform,
+        uniform_cwe=uniform_cwe(costs),
+        ratios=tuple(rows),
+        changes=changes,
+        pair=None if pair is None else _pair_row(curves, costs, counts, uniform, pair, dearest, cheapest),
+        sureness=sureness,
+        dearest=dearest,
+        cheapest=cheapest,
+    )
+
+
+def _from(floor: int | None, curve: Curve) -> Curve:
+    """The part of a curve at or above the floor."""
+    start = next(i for i, budget in enumerate(curve.budgets) if budget >= (floor or 0))
+    return Curve(curve.budgets[start:], curve.errors[start:], curve.counts[start:])
+
+
+def _uniform_budget(curves: Mapping[str, Curve], mean: int) -> int | None:
+    """The largest budget measured in every tier that a uniform split of the total affords."""
+    shared = set.intersection(*(set(curve.budgets) for curve in curves.values()))
+    return max((budget for budget in shared if budget <= mean), default=None)
+
+
+def _pair_row(
+    curves: Mapping[str, Curve],
+    costs: Mapping[str, float],
+    counts: Mapping[str, int],
+    uniform: int | None,
+    pair: Mapping[str, int],
+    dearest: str,
+    cheapest: str,
+) -> PairRow:
+    if set(pair) != set(curves) or len(pair) != 2:
+        raise BadInput(f"a pair names a budget for each of two tiers, {' and '.join(curves)}, not {dict(pair)}")
+    if uniform is None:
+        raise BadInput("there is no budget measured in both tiers to compare the pair with")
+    even, named = (
+        {"high": curves[dearest].error(budgets[dearest]), "low": curves[cheapest].error(budgets[cheapest])}
+        for budgets in (dict.fromkeys(curves, uniform), pair)
+    )
+    # Rates weigh tiers alike; with tiers of unequal size a mistake of the larger one counts more often.
+    ratio = break_even(even, named) * counts[cheapest] / counts[dearest]
+    return PairRow(
+        budgets=dict(pair),
+        cwe=cwe_at(curves, pair, costs, counts),
+        break_even=ratio,
+        sureness=sureness_needed(costs[dearest] / costs[cheapest], ratio),
+    )

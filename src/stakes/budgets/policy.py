@@ -1,0 +1,166 @@
+"""The calibrated file that the gateway serves from: tiers, costs, curves, budgets, and how a question finds its tier.
+
+    policy = Policy.load("policy.json")
+    decision = policy.decide("What is the invoice total?")
+    decision.tier, decision.budget, decision.why      # 'high', 576, 'keyword "total"'
+
+One JSON file, no timestamps, written atomically; two policies are the same when tiers and budgets are equal.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+
+from stakes.budgets.curve import Curve
+from stakes.errors import BadInput
+from stakes.signals import KeywordRule, Signal, from_dict, to_dict
+
+SCHEMA: Literal[1] = 1
+
+
+class CurveRecord(BaseModel):
+    """A curve as it stands in the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    budgets: tuple[int, ...]
+    errors: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    @model_validator(mode="after")
+    def _valid(self) -> Self:
+        self.curve()
+        return self
+
+    def curve(self) -> Curve:
+        """The curve itself; raises BadInput where it is not one."""
+        return Curve(self.budgets, self.errors, self.counts)
+
+    @classmethod
+    def of(cls, curve: Curve) -> Self:
+        """The record of a curve."""
+        return cls(budgets=curve.budgets, errors=curve.errors, counts=curve.counts)
+
+
+class TierPlan(BaseModel):
+    """What the policy knows of one tier: its error cost, its budget, and the curve that the budget came from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    cost: float = Field(gt=0, allow_inf_nan=False)
+    budget: int = Field(ge=1)
+    curve: CurveRecord | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one question gets, and why."""
+
+    tier: str
+    budget: int
+    cost: float
+    probability: float
+    why: str
+
+
+class Policy(BaseModel):
+    """Budgets by tier with everything needed to apply and to audit them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    schema_version: Literal[1] = Field(default=SCHEMA, alias="schema")
+    family: str = "qwen2.5-vl"
+    mechanism: Literal["resolution", "deletion"] = "resolution"
+    mean_budget: int = Field(ge=1)
+    floor: int = Field(default=1, ge=1)
+    burst: int | None = Field(default=None, ge=0)
+    tiers: dict[str, TierPlan] = Field(min_length=1)
+    signal: dict[str, Any] = Field(default_factory=lambda: to_dict(KeywordRule()))
+    estimator: str = "raw"
+    certificate: dict[str, Any] | None = None
+    fingerprint: str = ""
+    _reader: Signal | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, plan in self.tiers.items():
+            if plan.budget < self.floor:
+                raise BadInput(f"tier {name!r} has budget {plan.budget}, below the floor of {self.floor}")
+        # A policy whose signal cannot be built is refused now, not at the first request. A judge's endpoint is never
+        # kept in a file, so whoever serves such a policy brings the judge (`use`).
+        if self.signal.get("kind") != "judge":
+            self.use(from_dict(self.signal))
+        return self
+
+    def use(self, signal: Signal) -> None:
+        """Read tiers with this signal; every tier that it can name must be one of the policy's."""
+        for tier in signal.tiers:
+            if tier not in self.tiers:
+                raise BadInput(
+                    f"the signal can answer tier {tier!r}, which this policy does not have; "
+                    f"its tiers are {', '.join(self.tiers)}"
+                )
+        self._reader = signal
+
+    def decide(self, question: str, task: str | None = None) -> Decision:
+        """The tier of a question, its budget and the reason; an undecided signal gives the dearest tier."""
+        if self._reader is None:
+            raise BadInput("this policy reads its tiers from a judge, whose endpoint no file keeps; give it with use()")
+        reading = self._reader(question, task)
+        plan = self.tiers[reading.tier]
+        return Decision(reading.tier, plan.budget, plan.cost, reading.probability, reading.why)
+
+    @property
+    def budgets(self) -> dict[str, int]:
+        """Budget by tier."""
+        return {name: plan.budget for name, plan in self.tiers.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Policy) and self.budgets == other.budgets
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.budgets.items()))
+
+    def save(self, path: str | Path) -> None:
+        """Write the file whole or not at all: a reader never sees half a policy."""
+        target = Path(path)
+        text = json.dumps(self.model_dump(by_alias=True), indent=1, ensure_ascii=False) + "\n"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read and check a policy file."""
+        try:
+            record = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise BadInput(f"there is no policy file {path}; make one with `stakes calibrate`") from None
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{path} is not a policy file ({error})") from None
+        return cls.from_record(record, str(path))
+
+    @classmethod
+    def from_record(cls, record: object, source: str = "the policy") -> Self:
+        """Check a policy already read from JSON; errors name the field."""
+        if not isinstance(record, Mapping):
+            raise BadInput(f"{source} is not a policy: it holds a {type(record).__name__}, not an object")
+        if record.get("schema") != SCHEMA:
+            raise BadInput(f"{source} has schema {record.get('schema')!r}; this version of stakes reads {SCHEMA}")
+        try:
+            return cls.model_validate(dict(record))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "policy"
+            raise BadInput(f"{source}: {where}: {first['msg'].removeprefix('Value error, ')}") from None

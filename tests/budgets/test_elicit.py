@@ -1,0 +1,47 @@
+"""Costs from what a mistake takes, and how sure one must be."""
+
+import math
+
+import pytest
+
+from stakes import BadInput
+from stakes.budgets.elicit import costs_from_effort, sureness_needed
+
+
+@pytest.mark.parametrize(
+    ("efforts", "costs"),
+    [
+        ({"high": "20 minutes", "low": "1 minute"}, {"high": 20, "low": 1}),
+        ({"high": "1h", "low": "90 s"}, {"high": 40, "low": 1}),
+        ({"high": "1 day", "low": "2 hours"}, {"high": 4, "low": 1}),
+        ({"high": "$35", "low": "$5"}, {"high": 7, "low": 1}),
+        ({"high": "35 EUR", "low": "10 EUR"}, {"high": 3.5, "low": 1}),
+        ({"high": "5", "medium": "3", "low": "1"}, {"high": 5, "medium": 3, "low": 1}),
+    ],
+)
+def test_efforts_become_costs_relative_to_the_cheapest(efforts: dict[str, str], costs: dict[str, float]) -> None:
+    assert costs_from_effort(efforts) == pytest.approx(costs)
+
+
+@pytest.mark.parametrize(
+    ("efforts", "message"),
+    [
+        ({"high": "20 minutes", "low": "$1"}, "share a unit"),
+        ({"high": "$20", "low": "1 EUR"}, "share a unit"),
+        ({"high": "ages"}, "cannot read 'ages'"),
+        ({"high": "3 parsecs"}, "unknown unit 'parsecs'"),
+        ({"high": "0 min"}, "costs nothing"),
+        ({}, "say what a mistake takes"),
+    ],
+)
+def test_unreadable_efforts_say_what_to_write(efforts: dict[str, str], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        costs_from_effort(efforts)
+
+
+def test_sureness_is_where_the_expected_cost_reaches_the_threshold() -> None:
+    p = sureness_needed(20, 3.72)
+    assert p * 20 + (1 - p) == pytest.approx(3.72)
+    assert sureness_needed(20, 0.74) == 0
+    assert sureness_needed(3, 3.72) == math.inf
+    assert sureness_needed(3.72, 3.72) == 1

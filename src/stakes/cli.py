@@ -1,0 +1,59 @@
+"""The words a person types: ``stakes plan``, ``stakes explain``, ``stakes reproduce``.
+
+Every command prints a page for people, or with ``--json`` one object on stdout and nothing else. Bad input ends with
+one sentence on stderr and exit status 2, and writes nothing.
+"""
+
+import sys
+from typing import Any, NoReturn
+
+import typer
+
+from stakes.commands.explain import explain
+from stakes.commands.plan import plan
+from stakes.commands.reproduce import reproduce
+from stakes.errors import StakesError
+
+app = typer.Typer(
+    name="stakes",
+    help="Spend a vision-language model's visual tokens where mistakes are expensive.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+app.command()(plan)
+app.command()(explain)
+app.command()(reproduce)
+
+# Wrong options and missing arguments: typer's own error class, wherever this version of typer keeps it.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and leave the process with its exit status."""
+    try:
+        status = app(arguments, standalone_mode=False)
+    except StakesError as error:
+        _fail(str(error))
+    except _UsageError as error:
+        sentence = error.format_message().rstrip(".")
+        if not sentence:  # no command at all: the help is on the screen already
+            sys.exit(2)
+        _fail(f"{sentence}; see stakes --help")
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output went away, as in `stakes plan | head`
+        sys.stderr.close()
+        sys.exit(0)
+    else:
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(sentence: str) -> NoReturn:
+    print(f"stakes: {sentence}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""``stakes explain``: which tier a question is in, why, and what it gets under a policy."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stakes.commands.output import AsJson, print_json
+
+
+def explain(
+    question: Annotated[str, typer.Argument(help="The question, as a user would ask it.")],
+    policy: Annotated[Path | None, typer.Option(help="A policy file; without one, only the tier is told.")] = None,
+    task: Annotated[str | None, typer.Option(help="The task it belongs to, for policies by task.")] = None,
+    signal: Annotated[
+        Path | None, typer.Option(help="A learned signal's file, in place of the keyword rule or the policy's signal.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which tier a question is in, how surely, why, and its budget under a policy.
+
+    Example: stakes explain "What is the invoice total?" --policy policy.json
+    """
+    from stakes.budgets.policy import Policy
+    from stakes.signals import KeywordRule, LearnedSignal
+
+    reader = LearnedSignal.load(signal) if signal else None
+    if policy is None:
+        reading = (reader or KeywordRule())(question, task)
+        record: dict[str, object] = {"question": question, **asdict(reading), "budget": None, "cost": None}
+    else:
+        rules = Policy.load(policy)
+        if reader is not None:
+            rules.use(reader)
+        record = {"question": question, **asdict(rules.decide(question, task)), "policy": rules.fingerprint}
+    if as_json:
+        print_json(record)
+        return
+    typer.echo(f"tier         {record['tier']}")
+    typer.echo(f"probability  {record['probability']:.2f}")
+    typer.echo(f"why          {record['why']}")
+    if policy is None:
+        typer.echo("budget       none: give a policy with --policy to see it")
+    else:
+        typer.echo(f"budget       {record['budget']} visual tokens")
+        typer.echo(f"cost         {record['cost']:g} for a wrong answer")

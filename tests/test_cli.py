@@ -1,0 +1,193 @@
+"""The command line as a person meets it: its output, its exit status, its one sentence when something is wrong."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stakes import Policy
+from stakes.cli import main
+from stakes.evaluation.outcomes import Outcome
+
+
+def _stakes(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command within this process, which saves a second of imports each; one test starts a real one."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+        main(list(words))
+    return subprocess.CompletedProcess(words, int(left.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def test_a_real_process_prints_json_or_one_sentence() -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "stakes.cli", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    good = run("plan", "--published", "docvqa", "--json")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert json.loads(good.stdout)["allocation"]["budgets"] == {"high": 576, "low": 32}
+    bad = run("plan", "--published", "docvqa", "--cost", "high=-5", "--cost", "low=1")
+    assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (2, "", 1)
+
+
+def _json(*words: str) -> Any:
+    done = _stakes(*words, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_plan_on_the_published_curves_gives_the_papers_optima() -> None:
+    plan = _json("plan", "--published", "docvqa", "--pair", "high=512", "--pair", "low=96")
+    optima = {row["ratio"]: tuple(row["budgets"].values()) for row in plan["ratios"]}
+    assert optima == {
+        1: (304, 304), 2: (304, 304), 3: (448, 160), 5: (576, 32), 10: (576, 32), 20: (576, 32),
+    }  # fmt: skip
+    assert [round(change["ratio"], 2) for change in plan["changes"]] == [2.10, 2.38, 3.72]
+    assert plan["pair"]["break_even"] == pytest.approx(2.82)
+    assert plan["allocation"]["cwe"] == pytest.approx(0.235, abs=5e-4)
+    assert plan["allocation"]["on_edge"] == {"high": "largest", "low": "smallest"}
+    assert plan["uniform_cwe"] == pytest.approx(0.312, abs=5e-4)
+
+
+@pytest.mark.parametrize(("dataset", "ratio"), [("chartqa", 3.60), ("infographicvqa", 0.74)])
+def test_plan_gives_the_other_published_break_evens(dataset: str, ratio: float) -> None:
+    plan = _json("plan", "--published", dataset, "--pair", "high=512", "--pair", "low=96")
+    assert plan["pair"]["break_even"] == pytest.approx(ratio, abs=5e-3)
+
+
+def test_plan_helps_who_knows_minutes_not_costs() -> None:
+    plan = _json("plan", "--published", "docvqa", "--effort", "high=20 minutes", "--effort", "low=1 minute")
+    assert plan["costs"] == {"high": 20, "low": 1}
+    assert plan["sureness"] == pytest.approx((3.722 - 1) / 19, abs=1e-3)
+    page = _stakes("plan", "--published", "docvqa", "--effort", "high=20 minutes", "--effort", "low=1 minute").stdout
+    assert "You put the ratio at 20; these budgets stay the best from 3.72 upward." in page
+    assert "14% likely" in page
+
+
+def _outcomes(path: Path, lines: int = 40, spoil: int | None = None) -> Path:
+    rows = []
+    for i in range(lines):
+        tier, budget = ("high", "low")[i % 2], (32, 304)[i // 2 % 2]
+        right = budget == 304 and i % 10 > 1
+        name, score = f"q{i // 4}", float(right)
+        row = Outcome(
+            name, "p", tier, "resolution", None, budget, 972, budget, "x", False, score, right, "relaxed", 1.0, "r"
+        )
+        rows.append(json.dumps(asdict(row)))
+    if spoil is not None:
+        rows[spoil - 1] = rows[spoil - 1][:-9]
+    file = path / "outcomes.jsonl"
+    file.write_text("\n".join(rows) + "\n")
+    return file
+
+
+def test_plan_reads_a_log_of_outcomes(tmp_path: Path) -> None:
+    plan = _json("plan", "--curves", str(_outcomes(tmp_path)), "--mean-budget", "304")
+    assert plan["allocation"]["budgets"] == {"high": 304, "low": 304}
+    assert plan["counts"] == {"high": 10, "low": 10}
+
+
+def _curves(path: Path, **high: Any) -> str:
+    low = {"budgets": [32, 304, 576], "errors": [0.9, 0.4, 0.1], "counts": 300}
+    file = path / "curves.json"
+    file.write_text(json.dumps({"high": {**low, **high}, "low": low}))
+    return str(file)
+
+
+BAD_CURVES = [
+    ({"budgets": [304, 32, 576]}, "tier 'high'.*budgets must rise, but 32 comes after 304"),
+    ({"budgets": [32, 32, 576]}, "tier 'high'.*budget 32 appears twice"),
+    ({"errors": [0.9, float("nan"), 0.1]}, "error at budget 304 is nan"),
+    ({"errors": [0.9, 1.4, 0.1]}, "error at budget 304 is 1.4"),
+    ({"budgets": [], "errors": [], "counts": []}, "tier 'high'.*at least one measured budget"),
+    ({"counts": 0}, "rests on 0 questions"),
+    ({"errors": "many"}, "errors must be a list of numbers, not 'many'"),
+]
+BAD_WORDS = [
+    (["--cost", "high=-5", "--cost", "low=1"], "'high'.*-5"),
+    (["--cost", "high=5"], "low"),
+    (["--cost", "high=5", "--cost", "low=1", "--cost", "gold=9"], "gold"),
+    (["--cost", "high"], "tier=value, such as high=5, not 'high'"),
+    (["--cost", "high=dear", "--cost", "low=1"], "'dear' is not a number"),
+    (["--count", "high=1.5", "--count", "low=1"], "'1.5' is not a whole number"),
+    (["--total", "1000"], "19200"),
+    (["--floor", "5000"], "floor"),
+    (["--pair", "high=576", "--pair", "low=97"], "97 was not measured"),
+    (["--effort", "high=ages", "--effort", "low=1 minute"], "cannot read 'ages'"),
+    (["--cost", "high=5", "--effort", "high=5"], "not both"),
+    (["--mean-budget", "lots"], "--mean-budget.*integer"),
+    (["--nonsense"], "nonsense"),
+]
+
+
+def _refused(*words: str) -> str:
+    done = _stakes(*words)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("stakes: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_CURVES)
+def test_bad_curves_end_in_one_sentence(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    assert re.search(message, _refused("plan", "--curves", _curves(tmp_path, **change)))
+
+
+@pytest.mark.parametrize(("words", "message"), BAD_WORDS)
+def test_bad_words_end_in_one_sentence(tmp_path: Path, words: list[str], message: str) -> None:
+    assert re.search(message, _refused("plan", "--curves", _curves(tmp_path), *words))
+
+
+def test_a_malformed_line_17_is_named(tmp_path: Path) -> None:
+    assert "line 17 of" in _refused("plan", "--curves", str(_outcomes(tmp_path, spoil=17)))
+
+
+def test_other_bad_input_ends_in_one_sentence(tmp_path: Path) -> None:
+    assert "there is no file" in _refused("plan", "--curves", str(tmp_path / "none.json"))
+    assert "no published curves of 'mnist'" in _refused("plan", "--published", "mnist")
+    assert "not both" in _refused("plan")
+    assert "there is no table 'nine'" in _refused("reproduce", "nine")
+    assert "no policy file" in _refused("explain", "What?", "--policy", str(tmp_path / "none.json"))
+    assert "Missing argument" in _refused("explain")
+
+
+def test_explain_tells_tier_reason_and_budget(tmp_path: Path) -> None:
+    alone = _json("explain", "What is the invoice total?")
+    assert (alone["tier"], alone["why"], alone["budget"]) == ("high", 'keyword "total"', None)
+    path = tmp_path / "policy.json"
+    tiers = {"high": {"cost": 5, "budget": 576}, "low": {"cost": 1, "budget": 32}}
+    Policy.from_record({"schema": 1, "mean_budget": 304, "tiers": tiers}).save(path)
+    under = _json("explain", "Who wrote it?", "--policy", str(path))
+    assert (under["tier"], under["budget"], under["cost"]) == ("low", 32, 1)
+    assert "576 visual tokens" in _stakes("explain", "What is the total?", "--policy", str(path)).stdout
+
+
+def test_reproduce_published_lists_what_does_not_follow() -> None:
+    found = _json("reproduce", "published")
+    assert found["verdicts"]["does not follow"] == 5
+    page = _stakes("reproduce", "published").stdout
+    assert "anti: avg" in page
+    assert "uniform: cwe_r5" not in page
+    assert "uniform: cwe_r5" in _stakes("reproduce", "published", "--every").stdout
+
+
+def test_no_command_shows_what_there_is() -> None:
+    done = _stakes()
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "reproduce" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "reproduce"])
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    done = _stakes(command, "--help")
+    assert done.returncode == 0
+    assert f"Example: stakes {command}" in " ".join(done.stdout.split())

@@ -1,0 +1,58 @@
+"""What the README shows is what happens."""
+
+import re
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from stakes.cli import main
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def _block(start: str) -> str:
+    found = re.search(rf"```{start}\n(.*?)```", README, re.DOTALL)
+    assert found
+    return found.group(1)
+
+
+def test_the_python_example_prints_what_its_comments_say() -> None:
+    code, out = _block("python"), StringIO()
+    with redirect_stdout(out):
+        exec(compile(code, "README.md", "exec"), {})
+    promised = [line.split("# ")[1] for line in code.splitlines() if "# " in line]
+    for line, promise in zip(out.getvalue().splitlines(), promised, strict=True):
+        shown = (
+            re.split(r"[:…]| \(", promise)[0].strip() if promise[0].isdigit() else promise.split("…")[0].rstrip(", ")
+        )
+        assert line.startswith(shown) or f"{float(line):.3g}" == shown, (line, promise)
+
+
+@pytest.mark.parametrize("line", re.findall(r"^stakes .*", README, re.MULTILINE))
+def test_a_shell_example_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    point = '{"budgets": [32, 304, 576], "errors": [0.9, 0.3, 0.1], "counts": 300}'
+    Path("curves.json").write_text(f'{{"high": {point}, "low": {point}}}')
+    with redirect_stdout(StringIO()) as out, pytest.raises(SystemExit) as left:
+        main(shlex.split(line)[1:])
+    assert left.value.code == 0
+    assert out.getvalue()
+
+
+def test_the_result_table_is_what_plan_computes() -> None:
+    from stakes.budgets.allocate import allocate
+    from stakes.experiments.published import curves
+
+    found = curves("docvqa")
+    rows = re.findall(
+        r"^\| (\d+) × \| (\d+) / (\d+) \| ([\d.]+) \| ([\d.]+) \| \**([\d.]+)\** \|", README, re.MULTILINE
+    )
+    assert len(rows) == 4
+    for ratio, high, low, error_high, error_low, cwe in rows:
+        best = allocate(found, {"high": float(ratio), "low": 1}, {"high": 1, "low": 1}, 608)
+        assert best.budgets == {"high": int(high), "low": int(low)}
+        assert [f"{best.errors[t]:.3f}" for t in ("high", "low")] == [error_high, error_low]
+        assert f"{best.cwe:.3f}" == cwe

@@ -112,7 +112,7 @@ def allocate(
             f"a total of {total} tokens is too small: the smallest permitted budgets already take {smallest}; "
             f"give at least {smallest}"
         )
-    if sum([menu.spreads[-1] for menu in menus]) >> 58:
+    if sum([menu.spreads[-1] for menu in menus]) >> 50:
         raise BadInput("counts and budgets are too large for exact arithmetic; divide all counts and the total")
     kept = [undominated(menu) for menu in menus]
     slim = [menu.take(indices) for menu, indices in zip(menus, kept, strict=True)]

@@ -38,7 +38,10 @@ def _print_allocation(plan: Plan, curves: Mapping[str, Curve]) -> None:
     if plan.uniform_cwe is not None:
         change = plan.uniform_cwe - best.cwe
         verdict = f"{change:.3f} lower" if change > 0 else "no lower: keep uniform"
-        typer.echo(f"Uniform at {plan.uniform_budget} tokens: CWE {plan.uniform_cwe:.3f}; these budgets are {verdict}.")
+        within = "" if plan.uniform_budget == int(mean) else ", the largest budget that all tiers share within the mean"
+        typer.echo(
+            f"Uniform at {plan.uniform_budget} tokens{within}: CWE {plan.uniform_cwe:.3f}; these budgets are {verdict}."
+        )
     if best.price > 0:
         worth = best.price * sum(plan.counts.values())
         typer.echo(f"One more token for every image would lower CWE by about {show(worth)}.")

@@ -18,6 +18,7 @@ check: .venv/.dev
 
 bench: .venv/.bench
 	$(PY) benchmarks/allocation.py
+	$(PY) benchmarks/resize.py
 
 format: .venv/.dev
 	.venv/bin/ruff check --fix .
@@ -36,7 +37,7 @@ clean:
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,local]'
 	@touch $@
 
 .venv/.bench: .venv/.dev

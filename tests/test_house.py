@@ -28,6 +28,11 @@ ROOMS = [
     "cli",
 ]
 TORCH_FREE = ["tiers", "signals", "budgets", "evaluation", "published", "data"]
+TORCH_FREE_MODULES = [
+    "stakes.vision.geometry", "stakes.vision.resize", "stakes.vision.decode", "stakes.vision.carry",
+    "stakes.vision.ladder", "stakes.budgets.policy", "stakes.budgets.plan", "stakes.experiments.published",
+    "stakes.cli",
+]  # fmt: skip
 
 
 def _imports(path: Path) -> set[str]:
@@ -65,6 +70,14 @@ def test_the_arithmetic_never_imports_torch() -> None:
 
 def _run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_nothing_on_the_way_to_a_budget_loads_torch() -> None:
+    imports = "; ".join(f"import {module}" for module in TORCH_FREE_MODULES)
+    loaded = _run(
+        f"import sys; {imports}; print([m for m in ('torch', 'transformers', 'sklearn') if m in sys.modules])"
+    )
+    assert loaded.strip() == "[]"
 
 
 def test_import_stakes_is_instant_and_light() -> None:

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from stakes.evaluation.statistics import cwe, mcnemar
     from stakes.signals import Judge, KeywordRule, LearnedSignal, Reading, TaskIdentity
     from stakes.tiers import Tier
+    from stakes.vision.geometry import count_tokens
+    from stakes.vision.resize import Fitted, fit
 
 _HOMES = {
     "Allocation": "stakes.budgets.allocate",
     "Curve": "stakes.budgets.curve",
     "Decision": "stakes.budgets.policy",
+    "Fitted": "stakes.vision.resize",
     "Judge": "stakes.signals",
     "KeywordRule": "stakes.signals",
     "LearnedSignal": "stakes.signals",
@@ -44,7 +47,9 @@ _HOMES = {
     "Tier": "stakes.tiers",
     "allocate": "stakes.budgets.allocate",
     "break_even": "stakes.budgets.frontier",
+    "count_tokens": "stakes.vision.geometry",
     "cwe": "stakes.evaluation.statistics",
+    "fit": "stakes.vision.resize",
     "grade": "stakes.evaluation.grading",
     "mcnemar": "stakes.evaluation.statistics",
 }
@@ -54,6 +59,7 @@ __all__ = [
     "BadInput",
     "Curve",
     "Decision",
+    "Fitted",
     "InfeasibleBudget",
     "Judge",
     "KeywordRule",
@@ -68,7 +74,9 @@ __all__ = [
     "UnreadableImage",
     "allocate",
     "break_even",
+    "count_tokens",
     "cwe",
+    "fit",
     "grade",
     "mcnemar",
 ]

@@ -1,4 +1,4 @@
-"""The words a person types: ``stakes plan``, ``stakes explain``, ``stakes reproduce``.
+"""The words a person types: ``stakes plan``, ``stakes explain``, ``stakes tokens``, ``stakes reproduce``.
 
 Every command prints a page for people, or with ``--json`` one object on stdout and nothing else. Bad input ends with
 one sentence on stderr and exit status 2, and writes nothing.
@@ -12,6 +12,7 @@ import typer
 from stakes.commands.explain import explain
 from stakes.commands.plan import plan
 from stakes.commands.reproduce import reproduce
+from stakes.commands.tokens import tokens
 from stakes.errors import StakesError
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(plan)
 app.command()(explain)
 app.command()(reproduce)
+app.command()(tokens)
 
 # Wrong options and missing arguments: typer's own error class, wherever this version of typer keeps it.
 _UsageError: Any = typer.BadParameter.__base__

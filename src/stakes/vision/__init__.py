@@ -1,0 +1,1 @@
+"""How an image gets to its budget: geometry counts tokens, resize spends them, deletion drops them."""

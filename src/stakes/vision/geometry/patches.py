@@ -1,0 +1,110 @@
+"""Families that count square patches of the image as it is, up to a limit: Pixtral, Mistral 3, Claude, small GPTs."""
+
+import math
+from dataclasses import dataclass
+
+from stakes.errors import BadInput
+
+
+@dataclass(frozen=True)
+class EdgePatches:
+    """Pixtral and Mistral 3: shrink the long side to ``longest_edge``, count patches and one break after each row.
+
+        r = max(W, H) / longest_edge;  where r > 1:  w = floor(W / r),  h = floor(H / r)
+        tokens = (ceil(w / patch) + 1) ceil(h / patch)
+
+    Follows transformers' pixtral/image_processing_pixtral.py and processing_pixtral.py; ``patch`` is patch_size times
+    spatial_merge_size. The [IMG_BREAK] after each row, which is [IMG_END] after the last, counts.
+    """
+
+    longest_edge: int
+    patch: int
+
+    def tokens(self, width: int, height: int) -> int:
+        """Tokens that the processor writes for one image, row breaks included."""
+        ratio = max(height / self.longest_edge, width / self.longest_edge)
+        w, h = (math.floor(width / ratio), math.floor(height / ratio)) if ratio > 1 else (width, height)
+        if min(w, h) < 1:
+            raise BadInput(
+                f"an image of {width}x{height} is too thin for Pixtral: at {self.longest_edge} pixels on the long side "
+                "the other is less than one pixel, and the processor fails; crop it"
+            )
+        return (math.ceil(w / self.patch) + 1) * math.ceil(h / self.patch)
+
+
+@dataclass(frozen=True)
+class PaddedPatches:
+    """Claude: the largest size of the same shape within ``edge`` and ``most`` tokens, padded to whole patches.
+
+        tokens = ceil(w / 28) ceil(h / 28)
+
+    The long side is the largest that fits, found by bisection, and the short side is rounded (half to even), as in
+    the vision documentation. Images with a side above ``refuse`` pixels are rejected by the service.
+    """
+
+    edge: int
+    most: int
+    patch: int = 28
+    refuse: int = 8000
+
+    def tokens(self, width: int, height: int) -> int:
+        """Billed tokens of one image."""
+        if max(width, height) > self.refuse:
+            raise BadInput(
+                f"an image of {width}x{height} has a side above {self.refuse} pixels, which Claude rejects; resize it"
+            )
+        long, short = max(width, height), min(width, height)
+        if long <= self.edge and self._count(long, short) <= self.most:
+            return self._count(long, short)
+        fits, fails = 1, min(long, self.edge) + 1  # one pixel always fits
+        while fails - fits > 1:
+            middle = (fits + fails) // 2
+            if self._count(middle, self._short(middle, long, short)) <= self.most:
+                fits = middle
+            else:
+                fails = middle
+        return self._count(fits, self._short(fits, long, short))
+
+    def _count(self, long: int, short: int) -> int:
+        return math.ceil(long / self.patch) * math.ceil(short / self.patch)
+
+    @staticmethod
+    def _short(edge: int, long: int, short: int) -> int:
+        return max(1, round(short * edge / long))
+
+
+@dataclass(frozen=True)
+class BudgetPatches:
+    """The small GPTs (gpt-4.1-mini, o4-mini): at most ``most`` patches of 32 pixels, times the model's multiplier.
+
+        where ceil(W / 32) ceil(H / 32) > most:
+            r = sqrt(32² most / (WH)),  r = r min(floor(Wr / 32) / (Wr / 32), floor(Hr / 32) / (Hr / 32))
+        tokens = ceil(multiplier · patches)
+
+    An image so thin that r leaves it less than one patch across counts as a single row of ``most`` patches. The guide
+    does not say how the product is rounded: up is assumed.
+    """
+
+    multiplier: float
+    most: int = 1536
+    patch: int = 32
+
+    def tokens(self, width: int, height: int) -> int:
+        """Billed tokens of one image."""
+        columns, rows = math.ceil(width / self.patch), math.ceil(height / self.patch)
+        if columns * rows > self.most:
+            columns, rows = self._shrunk(width, height)
+        # Rounded first, so that 100 patches at 1.62 are 162 tokens and not 163.
+        return math.ceil(round(columns * rows * self.multiplier, 6))
+
+    def _shrunk(self, width: int, height: int) -> tuple[int, int]:
+        ratio = math.sqrt(self.patch**2 * self.most / (width * height))
+        across, down = width * ratio / self.patch, height * ratio / self.patch
+        # Along the side that decides, the number of patches is whole by construction; the other is rounded up.
+        if min(across, down) < 1:
+            return (self.most, 1) if width > height else (1, self.most)
+        if math.floor(across) / across <= math.floor(down) / down:
+            columns = math.floor(across)
+            return columns, -(-columns * height // width)
+        rows = math.floor(down)
+        return -(-rows * width // height), rows

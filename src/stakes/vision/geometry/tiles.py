@@ -1,0 +1,130 @@
+"""Families that cut an image into tiles of one size: InternVL, Idefics3 and SmolVLM, GPT-4o, Gemini 2.
+
+What a tile costs is fixed, so tokens move in steps. For InternVL the number of tiles follows the aspect ratio, and
+Idefics3/SmolVLM scale every image to the same long side first: resizing an image changes nothing there.
+"""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class AspectTiles:
+    """InternVL: the grid of at most ``most`` tiles whose aspect ratio is closest, and a thumbnail.
+
+        (i, j) = argmin |W/H - i/j| over ij <= most; a tie goes to the larger grid where WH > 0.5 tile² ij
+        tokens = per_tile (ij + [ij > 1])
+
+    Follows ``get_optimal_tiled_canvas`` of transformers' got_ocr2/image_processing_got_ocr2.py, with the processor's
+    crop_to_patches. The two markers around the image do not count.
+    """
+
+    tile: int = 448
+    most: int = 12
+    per_tile: int = 256
+
+    def tiles(self, width: int, height: int) -> tuple[int, int]:
+        """Columns and rows of tiles, without the thumbnail."""
+        best, least = (1, 1), math.inf
+        grids = [(i, j) for i in range(1, self.most + 1) for j in range(1, self.most // i + 1)]
+        for i, j in sorted(grids, key=lambda grid: grid[0] * grid[1]):
+            difference = abs(width / height - i / j)
+            if difference < least:
+                best, least = (i, j), difference
+            elif difference == least and width * height > 0.5 * self.tile * self.tile * i * j:
+                best = (i, j)
+        return best
+
+    def tokens(self, width: int, height: int) -> int:
+        """Visual tokens of one image."""
+        columns, rows = self.tiles(width, height)
+        return self.per_tile * (columns * rows + (columns * rows > 1))
+
+
+@dataclass(frozen=True)
+class SplitTiles:
+    """Idefics3 and SmolVLM: the long side always becomes ``longest_edge``, then R x C tiles and the whole image.
+
+        tokens = S + 3 + R ((S + 2) C + 1)         S = per_tile
+
+    Follows transformers' idefics3/image_processing_idefics3.py and processing_idefics3.py. The marker and position
+    tokens around every tile and the newline after every row count, because the processor writes them for the image;
+    the formula holds where the tokenizer reads two newlines as one token (one more otherwise).
+    """
+
+    longest_edge: int
+    tile: int
+    per_tile: int
+    limit: int = 4096
+
+    def tiles(self, width: int, height: int) -> tuple[int, int]:
+        """Columns and rows of tiles; (0, 0) where the whole image is the only tile."""
+        landscape = width >= height
+        width, height = _with_long_side(width, height, self.longest_edge)
+        if landscape:  # only the short side is made even
+            height = max(height + height % 2, 1)
+        else:
+            width = max(width + width % 2, 1)
+        if max(width, height) > self.limit:
+            width, height = (max(side, 1) for side in _with_long_side(width, height, self.limit))
+        long = math.ceil(max(width, height) / self.tile) * self.tile
+        columns, rows = (math.ceil(side / self.tile) for side in _with_long_side(width, height, long))
+        return (columns, rows) if columns * rows > 1 else (0, 0)
+
+    def tokens(self, width: int, height: int) -> int:
+        """Tokens that the processor writes for one image, markers included."""
+        columns, rows = self.tiles(width, height)
+        return self.per_tile + 3 + rows * ((self.per_tile + 2) * columns + 1)
+
+
+def _with_long_side(width: int, height: int, long: int) -> tuple[int, int]:
+    aspect = width / height
+    return (long, int(long / aspect)) if width >= height else (int(long * aspect), long)
+
+
+@dataclass(frozen=True)
+class DetailTiles:
+    """GPT-4o and its kin at detail "high": fit into ``square``, shrink the short side to ``short``, count tiles.
+
+        tokens = base + per_tile ceil(w / tile) ceil(h / tile)
+
+    The sizes in between are kept exact, because the guide does not say how they are rounded: where a side falls
+    within a pixel of a tile's edge, the bill may be a tile less. Small images are not enlarged.
+    """
+
+    base: int
+    per_tile: int
+    square: int = 2048
+    short: int = 768
+    tile: int = 512
+
+    def tokens(self, width: int, height: int) -> int:
+        """Billed tokens of one image."""
+        # The scale is a fraction of integers, so that 2048 / 512 never becomes 4.0000001 tiles.
+        above, below = 1, 1
+        if max(width, height) > self.square:
+            above, below = self.square, max(width, height)
+        if min(width, height) * above > self.short * below:
+            above, below = self.short, min(width, height)
+        columns, rows = (-(-side * above // (self.tile * below)) for side in (width, height))
+        return self.base + self.per_tile * columns * rows
+
+
+@dataclass(frozen=True)
+class CropTiles:
+    """Gemini 2: one tile up to ``small`` x ``small``, else square crops of a side that follows the short side.
+
+    u = clamp(floor(min(W, H) / 1.5), 256, 768);  tokens = per_tile ceil(W / u) ceil(H / u)
+    """
+
+    per_tile: int
+    small: int = 384
+    least: int = 256
+    most: int = 768
+
+    def tokens(self, width: int, height: int) -> int:
+        """Billed tokens of one image."""
+        if max(width, height) <= self.small:
+            return self.per_tile
+        unit = min(max(min(width, height) * 2 // 3, self.least), self.most)
+        return self.per_tile * math.ceil(width / unit) * math.ceil(height / unit)

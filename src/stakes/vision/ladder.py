@@ -1,0 +1,138 @@
+"""Which token counts can LLaVA-OneVision's images take, and how do arms reach one total with them?
+
+AnyRes quantises: by resizing, one image reaches only a few rungs (a page at 1654x2339: 1269, 1793, 2835, 4964, 5427,
+7257, 7353). An arm names a target for each image; ``align_ladders`` starts at the nearest rungs and moves single
+images, then pairs, until the total is the one asked for within 0.02 % (paper, "Equal-budget protocol").
+
+    ladders = [ladder(w, h) for w, h in sizes]
+    align_ladders(ladders, total=600 * 3019)                            # the uniform arm
+    align_ladders(ladders, total=600 * 3019, targets=budgets)           # any other arm, at the same total
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from stakes.errors import BadInput, InfeasibleBudget
+from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry.anyres import AnyRes
+
+TOLERANCE = 0.0002
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A token count that one image can take, and the largest size of it that takes no more."""
+
+    tokens: int
+    width: int
+    height: int
+
+
+@lru_cache(maxsize=4096)
+def ladder(width: int, height: int, *, stretch: float = 0.01) -> tuple[Rung, ...]:
+    """The rungs of one image, cheapest first; both tokens and pixels grow, and the last rung is the image itself.
+
+    Sizes keep the aspect ratio but for rounding to whole pixels, at most ``stretch``. A rung that costs more than
+    another without showing more pixels is left out.
+    """
+    rungs = [Rung(count_tokens("llava-onevision", width, height), width, height)]
+    long, short = max(width, height), min(width, height)
+    anyres = AnyRes()
+    # Beyond the largest canvas the processor shrinks the image itself: no further rung but the native one.
+    for edge in range(min(long - 1, anyres.tile * anyres.most_tiles), 0, -1):
+        side = max(1, round(edge * short / long))
+        if abs(side * long / (edge * short) - 1) > stretch:
+            continue
+        w, h = (edge, side) if width >= height else (side, edge)
+        tokens = anyres.tokens_on(anyres.covering(w, h), w, h)
+        if tokens < rungs[-1].tokens:
+            rungs.append(Rung(tokens, w, h))
+    return tuple(reversed(rungs))
+
+
+def align_ladders(
+    ladders: Sequence[Sequence[Rung]],
+    total: int,
+    targets: Sequence[float] | None = None,
+    *,
+    tolerance: float = TOLERANCE,
+) -> list[Rung]:
+    """One rung per image so that their tokens add up to ``total``, as near to ``targets`` as a greedy walk stays.
+
+    Without targets every image aims at an equal share. The walk takes, of the single steps that bring the sum nearer,
+    the one that leaves its target least per token moved, and where no single step helps the best pair of steps; ties
+    go to the earlier image. It goes on to the smallest difference that it finds, not only to the tolerance, because
+    two arms may miss the total on opposite sides.
+    """
+    if not ladders or not all(ladders):
+        raise BadInput("every image needs at least one rung, and at least one image is needed")
+    aims = [total / len(ladders)] * len(ladders) if targets is None else list(targets)
+    if len(aims) != len(ladders):
+        raise BadInput(f"targets are needed for each of the {len(ladders)} images, got {len(aims)}")
+    counts = [sorted({rung.tokens for rung in rungs}) for rungs in ladders]
+    least, most = sum(c[0] for c in counts), sum(c[-1] for c in counts)
+    if not least * (1 - tolerance) <= total <= most * (1 + tolerance):
+        raise InfeasibleBudget(f"these images can spend from {least} to {most} tokens together, not {total}")
+    chosen = _walk(counts, total, aims)
+    spent = sum(count[at] for count, at in zip(counts, chosen, strict=True))
+    if abs(spent - total) > tolerance * total:
+        raise InfeasibleBudget(
+            f"the nearest total found is {spent}, {abs(spent - total) / total:.3%} off {total} ({tolerance:.2%} "
+            f"allowed); ask for {spent}, or use more images (the smallest feasible total is {least})"
+        )
+    by_tokens = [{rung.tokens: rung for rung in rungs} for rungs in ladders]
+    return [by_tokens[i][counts[i][at]] for i, at in enumerate(chosen)]
+
+
+def _walk(counts: Sequence[Sequence[int]], total: int, aims: Sequence[float]) -> list[int]:
+    chosen = [min(range(len(c)), key=lambda at: abs(c[at] - aim)) for c, aim in zip(counts, aims, strict=True)]
+    gap = total - sum(c[at] for c, at in zip(counts, chosen, strict=True))
+    while gap:
+        steps = _steps(counts, chosen)
+        helpful = [step for step in steps if abs(gap - step[0]) < abs(gap)]
+        if helpful:
+            moves = [min(helpful, key=lambda step: _price(step, counts, chosen, aims))]
+        else:
+            moves = _best_pair(steps, gap)
+        if not moves:
+            break
+        for moved, image, towards in moves:
+            chosen[image] += towards
+            gap -= moved
+    return chosen
+
+
+def _steps(counts: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Every single step from here: (tokens it adds, image, +1 or -1)."""
+    return [
+        (counts[i][at + towards] - counts[i][at], i, towards)
+        for i, at in enumerate(chosen)
+        for towards in (-1, 1)
+        if 0 <= at + towards < len(counts[i])
+    ]
+
+
+def _price(
+    step: tuple[int, int, int], counts: Sequence[Sequence[int]], chosen: Sequence[int], aims: Sequence[float]
+) -> tuple[float, int]:
+    """How much further from its target a step takes its image, per token moved; then the image's place."""
+    moved, image, _ = step
+    here = counts[image][chosen[image]]
+    further = abs(here + moved - aims[image]) - abs(here - aims[image])
+    return further / abs(moved), image
+
+
+def _best_pair(steps: Sequence[tuple[int, int, int]], gap: int) -> list[tuple[int, int, int]]:
+    """The two steps on different images whose sum comes nearest to the gap; none where that is no nearer than here."""
+    ordered = sorted(steps)
+    best, nearest = [], abs(gap)
+    for step in ordered:
+        around = bisect_left(ordered, (gap - step[0],))
+        # Two on each side: one of them may be a step of the same image.
+        for other in ordered[max(around - 2, 0) : around + 2]:
+            left = abs(gap - step[0] - other[0])
+            if other[1] != step[1] and left < nearest:
+                best, nearest = [step, other], left
+    return best

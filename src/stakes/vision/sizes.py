@@ -1,0 +1,204 @@
+"""Which size spends an image's budget best? Pure arithmetic: no pixel is touched.
+
+A factor family (Qwen-VL) turns every f x f square of pixels into one token, so a size is a grid of rows x columns:
+
+    stretch(rows, columns) = max(r, 1 / r) - 1      where r = (columns / W) / (rows / H), 0 for the image's own shape
+    best = most rows · columns <= budget with stretch <= the limit; then least stretch; then most rows
+
+over grids on which the server's own ``smart_resize`` is the identity, none of whose sides exceeds that of the native
+grid unless ``upscale``. An image whose native tokens fit the budget takes its native grid, whatever its stretch, as the
+server would make it (1 x 150 pixels become 28 x 700). LLaVA-OneVision takes a rung of its ladder; every other family
+that resizing controls is shrunk in its own shape, to the largest size with the most tokens.
+
+    best_grid(1654, 2339, 576)                # (30, 19): 532 x 840 pixels, 570 tokens; max_pixels gives 560
+    fitted_size(1654, 2339, 96, "pixtral")    # FittedSize(width=113, height=160, tokens=90, native=3008)
+"""
+
+import math
+import operator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from stakes.errors import BadInput, InfeasibleBudget
+from stakes.vision.geometry import Family, count_tokens, smart_resize
+from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.factor import MAX_ASPECT
+from stakes.vision.ladder import ladder
+
+_MOST_ENLARGED_SIDE = 4096  # no family that is searched by scale counts more tokens for a longer side
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class FittedSize:
+    """A size in pixels, the tokens that it takes, and the tokens that the image takes with no budget."""
+
+    width: int
+    height: int
+    tokens: int
+    native: int
+
+
+def fitted_size(
+    width: int,
+    height: int,
+    budget: int,
+    family: str = "qwen2.5-vl",
+    *,
+    stretch: float = 0.15,
+    upscale: bool = False,
+) -> FittedSize:
+    """The size that ``fit`` gives an image of this size; ``tokens`` is what the family's own processor will count."""
+    budget = _budget(budget)
+    if not (math.isfinite(stretch) and stretch >= 0):
+        raise BadInput(f"stretch must be a number of at least 0 (0.15 allows 15 %), not {stretch!r}")
+    known = named_family(family)
+    if known.refusal is not None:
+        raise BadInput(known.refusal)
+    native = count_tokens(family, width, height)
+    if known.factor is not None and known.min_pixels is not None and known.max_pixels is not None:
+        rows, columns = best_grid(
+            width,
+            height,
+            budget,
+            known.factor,
+            stretch,
+            min_pixels=known.min_pixels,
+            max_pixels=known.max_pixels,
+            upscale=upscale,
+        )
+        return FittedSize(columns * known.factor, rows * known.factor, rows * columns, native)
+    if family == "llava-onevision" and native > budget:
+        return _rung(width, height, budget, native)
+    return _scaled(width, height, budget, known, stretch, upscale, native)
+
+
+def best_grid(
+    width: int,
+    height: int,
+    budget: int,
+    factor: int = 28,
+    stretch: float = 0.15,
+    *,
+    min_pixels: int = 56 * 56,
+    max_pixels: int = 28 * 28 * 16384,
+    upscale: bool = False,
+) -> tuple[int, int]:
+    """(rows, columns) of squares that spend the budget best; ``InfeasibleBudget`` names the smallest that can be.
+
+    For a given number of rows only the most columns can win, and fewer rows reach fewer tokens, so the search walks
+    rows down from sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way.
+    """
+    native_width, native_height = smart_resize(width, height, factor, min_pixels, max_pixels)
+    native = native_height // factor, native_width // factor
+    least, most = -(-min_pixels // factor**2), max_pixels // factor**2
+    # Rounding may push a thin image's native grid past the aspect ratio that the processor accepts (40 x 7990 pixels
+    # become 1 x 285 squares), or a thin one's past max_pixels: sent at that size it would be refused or resized again.
+    native_tokens = native[0] * native[1]
+    stable = least <= native_tokens <= most and max(native) <= MAX_ASPECT * min(native)
+    if stable and not upscale and budget >= native_tokens:
+        return native
+    rows_cap, columns_cap = (most, most) if upscale else native
+    spendable = min(budget, most)
+    shape, limit = width / height, 1 + stretch + _ROUNDING
+    best, best_tokens, best_stretch = None, least, math.inf
+    for rows in range(min(rows_cap, math.isqrt(int(spendable * limit / shape) + 1) + 1), 0, -1):
+        reach = int(rows * shape * limit)
+        if rows * reach < best_tokens:
+            break
+        columns = min(reach, spendable // rows, columns_cap, MAX_ASPECT * rows)
+        tokens = rows * columns
+        if tokens < best_tokens or rows > MAX_ASPECT * columns:
+            continue
+        stretched = _stretched(width, height, rows, columns)
+        if stretched < limit and (tokens > best_tokens or stretched < best_stretch):
+            best, best_tokens, best_stretch = (rows, columns), tokens, stretched
+    if stable and budget >= native_tokens and (best is None or best_tokens < native_tokens):
+        return native
+    if best is None:
+        smallest = _smallest(width, height, limit, (least, most), (rows_cap, columns_cap))
+        if stable and (smallest is None or native_tokens < smallest):
+            smallest = native_tokens
+        raise InfeasibleBudget(
+            f"no size of a {width}x{height} image takes {budget} tokens or fewer within a stretch of {stretch:g}; "
+            + (f"the smallest feasible budget is {smallest}" if smallest else "allow more stretch")
+        )
+    return best
+
+
+def _stretched(width: int, height: int, rows: int, columns: int) -> float:
+    """1 + stretch. Whole numbers are divided once, so that a grid and its mirror image compare equal."""
+    across, down = columns * height, rows * width
+    return max(across, down) / min(across, down)
+
+
+def _smallest(width: int, height: int, limit: float, bounds: tuple[int, int], caps: tuple[int, int]) -> int | None:
+    """Fewest tokens, within the bounds, of any grid within the stretch."""
+    least, most = bounds
+    smallest = None
+    for rows in range(1, caps[0] + 1):
+        fewest = max(math.ceil(rows * width / height / limit), 1)
+        if smallest is not None and rows * fewest >= smallest:
+            break
+        columns = max(fewest, -(-least // rows), -(-rows // MAX_ASPECT))
+        within = (
+            columns <= min(caps[1], MAX_ASPECT * rows, most // rows)
+            and _stretched(width, height, rows, columns) < limit
+        )
+        if within and (smallest is None or rows * columns < smallest):
+            smallest = rows * columns
+    return smallest
+
+
+def _rung(width: int, height: int, budget: int, native: int) -> FittedSize:
+    rungs = ladder(width, height)
+    within = [rung for rung in rungs if rung.tokens <= budget]
+    if not within:
+        raise InfeasibleBudget(
+            f"no size of a {width}x{height} image takes {budget} tokens or fewer with llava-onevision; "
+            f"the smallest feasible budget is {rungs[0].tokens}"
+        )
+    return FittedSize(within[-1].width, within[-1].height, within[-1].tokens, native)
+
+
+@lru_cache(maxsize=4096)  # a few milliseconds, and pages come in few sizes
+def _scaled(
+    width: int, height: int, budget: int, known: Family, stretch: float, upscale: bool, native: int
+) -> FittedSize:
+    """The nearest size to native, in the image's own shape, with the most tokens within the budget.
+
+    Tokens need not grow with size (Gemini's tiles do not), so every whole number of pixels of the long side is tried;
+    rounding the short one may not stretch a thin image beyond the limit.
+    """
+    if native <= budget and not upscale:
+        return FittedSize(width, height, native, native)
+    long, short = max(width, height), min(width, height)
+    sides = range(long, max(long, _MOST_ENLARGED_SIDE) + 1) if native <= budget else range(long, 0, -1)
+    best, smallest = None, native
+    for side in sides:
+        other = max(1, round(short * side / long))
+        w, h = (side, other) if width >= height else (other, side)
+        if _stretched(width, height, h, w) > 1 + stretch + _ROUNDING:
+            continue
+        tokens = known.formula.tokens(w, h)
+        smallest = min(smallest, tokens)
+        if tokens <= budget and (best is None or tokens > best.tokens):
+            best = FittedSize(w, h, tokens, native)
+            if tokens == budget:
+                break
+    if best is None:
+        raise InfeasibleBudget(
+            f"no size of a {width}x{height} image takes {budget} tokens or fewer with {known.name}; "
+            f"the smallest feasible budget is {smallest}"
+        )
+    return best
+
+
+def _budget(value: int) -> int:
+    try:
+        budget = operator.index(value)
+    except TypeError:
+        budget = 0
+    if isinstance(value, bool) or budget < 1:
+        raise BadInput(f"a budget must be a whole number of tokens, at least 1, not {value!r}")
+    return budget

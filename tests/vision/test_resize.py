@@ -1,0 +1,428 @@
+"""``fit`` spends the budget best, never more; the server's own resizing is then the identity; shortcuts do not show."""
+
+import dataclasses
+import importlib
+import io
+import math
+import random
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from PIL import ExifTags, Image, ImageDraw, ImageFont
+
+from stakes.errors import BadInput, InfeasibleBudget, UnknownFamily, UnreadableImage
+from stakes.vision.decode import Picture
+from stakes.vision.geometry import count_tokens, families, family, smart_resize
+from stakes.vision.resize import fit
+from stakes.vision.sizes import best_grid, fitted_size
+
+BUDGETS = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
+FACTOR_FAMILIES = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl")
+CONTROLLABLE = [name for name, known in families().items() if known.controllable_by_resizing]
+
+
+@cache
+def page(width: int, height: int, seed: int = 0) -> Image.Image:
+    """Paper with a grain, lines of text in several sizes, rules and coloured boxes."""
+    dice = random.Random(seed)
+    image = Image.new("RGB", (width, height), (252, 251, 248))
+    draw = ImageDraw.Draw(image)
+    margin, y = width // 16, height // 20
+    while y < height * 0.94:
+        size = dice.choice([28, 34, 40, 40, 44, 60, 90])
+        words = " ".join("".join(dice.choices("abcdefghijklmnopqrstuvwxyz0123456789$.,", k=6)) for _ in range(40))
+        ink = (dice.randint(0, 60),) * 3 if dice.random() < 0.8 else (dice.randint(0, 200), 30, dice.randint(0, 200))
+        draw.text((margin, y), words[: int((width - 2 * margin) / size / 0.55)], ink, ImageFont.load_default(size))
+        y += int(size * dice.uniform(1.2, 1.8))
+        if dice.random() < 0.1:
+            fill = tuple(dice.randint(120, 255) for _ in range(3))
+            draw.rectangle((margin, y, width - margin, y + 120), fill=fill, outline="black", width=3)
+            y += 140
+    grain = np.random.default_rng(seed).normal(0, 3, (height, width, 1))
+    return Image.fromarray((np.asarray(image) + grain).clip(0, 255).astype(np.uint8))
+
+
+def jpeg(image: Image.Image, **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "JPEG", **options)
+    return out.getvalue()
+
+
+def psnr(one: Image.Image, other: Image.Image) -> float:
+    difference = np.asarray(one, dtype=float) - np.asarray(other, dtype=float)
+    return 10 * math.log10(255**2 / max(float((difference**2).mean()), 1e-9))
+
+
+def same(one: Image.Image, other: Image.Image) -> bool:
+    return np.array_equal(np.asarray(one), np.asarray(other))
+
+
+# --- the search -----------------------------------------------------------------------------------------------------
+
+
+def brute_force(
+    width: int, height: int, budget: int, factor: int, stretch: float, bounds: tuple[int, int], upscale: bool
+) -> tuple[int, int] | None:
+    """Every grid, one by one, by the definition; None where there is none."""
+    native_width, native_height = smart_resize(width, height, factor, *bounds)
+    native = native_height // factor, native_width // factor
+    fixed = smart_or_none(native_width, native_height, factor, bounds) == (native_width, native_height)
+    if fixed and not upscale and budget >= native[0] * native[1]:
+        return native
+    found = []
+    for rows in range(1, budget + 1):
+        for columns in range(1, budget // rows + 1):
+            if not upscale and (rows > native[0] or columns > native[1]):
+                continue
+            scales = columns / width, rows / height
+            strained = max(scales) / min(scales) - 1
+            if strained > stretch + 1e-9:
+                continue
+            size = columns * factor, rows * factor
+            if smart_or_none(*size, factor, bounds) == size:
+                found.append((-rows * columns, round(strained, 9), -rows, columns))
+    if fixed and budget >= native[0] * native[1] and (not found or -min(found)[0] < native[0] * native[1]):
+        return native
+    if not found:
+        return None
+    _, _, rows, columns = min(found)
+    return -rows, columns
+
+
+def smart_or_none(width: int, height: int, factor: int, bounds: tuple[int, int]) -> tuple[int, int] | None:
+    try:
+        return smart_resize(width, height, factor, *bounds)
+    except BadInput:
+        return None
+
+
+SIDES = st.one_of(st.integers(1, 3000), st.sampled_from([1, 28, 40, 56, 280, 1000, 1654, 2339]))
+
+
+@settings(max_examples=400)
+@given(
+    SIDES,
+    SIDES,
+    st.integers(1, 260),
+    st.sampled_from([(28, 3136, 12845056), (32, 65536, 16777216), (28, 20_000, 150_000), (28, 140_000, 150_000)]),
+    st.sampled_from([0.0, 0.05, 0.15, 0.5, 2.0]),
+    st.booleans(),
+)
+def test_best_grid_is_the_brute_force_optimum(
+    width: int, height: int, budget: int, rule: tuple[int, int, int], stretch: float, upscale: bool
+) -> None:
+    assume(max(width, height) <= 200 * min(width, height))
+    factor, *bounds = rule
+    expected = brute_force(width, height, budget, factor, stretch, (bounds[0], bounds[1]), upscale)
+    arguments: dict[str, Any] = {"min_pixels": bounds[0], "max_pixels": bounds[1], "upscale": upscale}
+    if expected is not None:
+        assert best_grid(width, height, budget, factor, stretch, **arguments) == expected
+        return
+    with pytest.raises(InfeasibleBudget) as caught:
+        best_grid(width, height, budget, factor, stretch, **arguments)
+    text = str(caught.value)
+    if "smallest feasible budget is" in text:
+        smallest = int(text.rsplit(" ", 1)[1])
+        rows, columns = best_grid(width, height, smallest, factor, stretch, **arguments)
+        assert rows * columns == smallest > budget
+        if smallest <= 300:
+            below = brute_force(width, height, smallest - 1, factor, stretch, (bounds[0], bounds[1]), upscale)
+            assert below is None
+
+
+@settings(max_examples=300)
+@given(SIDES, SIDES, st.integers(1, 20_000), st.sampled_from(FACTOR_FAMILIES), st.booleans())
+def test_the_servers_own_resizing_is_the_identity(
+    width: int, height: int, budget: int, name: str, upscale: bool
+) -> None:
+    known = family(name)
+    assert known.factor is not None
+    assert known.min_pixels is not None
+    assert known.max_pixels is not None
+    try:
+        size = fitted_size(width, height, budget, name, upscale=upscale)
+    except (InfeasibleBudget, BadInput):
+        return
+    assert smart_resize(size.width, size.height, known.factor, known.min_pixels, known.max_pixels) == (
+        size.width,
+        size.height,
+    )
+    assert size.tokens == count_tokens(name, size.width, size.height) <= budget
+    if not upscale:
+        native = smart_resize(width, height, known.factor, known.min_pixels, known.max_pixels)
+        assert size.width <= native[0]
+        assert size.height <= native[1]
+
+
+def test_fit_spends_97_percent_where_max_pixels_spends_93() -> None:
+    """Over the paper's 13 budgets and aspect ratios 0.5 to 1.6, pages of three million pixels."""
+    shapes = [(round(math.sqrt(3e6 * a)), round(math.sqrt(3e6 / a))) for a in np.linspace(0.5, 1.6, 111)]
+    ours, plain = {}, {}
+    for budget in BUDGETS:
+        sizes = [smart_resize(w, h, 28, 3136, budget * 784) for w, h in shapes]
+        plain[budget] = float(np.mean([w * h / 784 / budget for w, h in sizes]))
+        ours[budget] = float(np.mean([fitted_size(w, h, budget).tokens / budget for w, h in shapes]))
+    for budget in BUDGETS:  # seen with -s
+        print(f"  {budget:4d}  fit {ours[budget]:.1%}  max_pixels {plain[budget]:.1%}")
+    print(f"  mean  fit {np.mean(list(ours.values())):.1%}  max_pixels {np.mean(list(plain.values())):.1%}")
+    assert np.mean(list(ours.values())) >= 0.97
+    assert np.mean(list(plain.values())) == pytest.approx(0.927, abs=0.005), "the published bar"
+    assert all(ours[budget] > plain[budget] for budget in BUDGETS)
+
+
+def test_more_stretch_spends_more() -> None:
+    def spent(stretch: float) -> int:
+        return sum(best_grid(w, 1400, b, 28, stretch)[0] * best_grid(w, 1400, b, 28, stretch)[1] for w, b in cases)
+
+    cases = [(w, b) for w in range(700, 2200, 50) for b in BUDGETS[2:]]
+    assert spent(0.04) < spent(0.08) < spent(0.15) < spent(0.3)
+
+
+def test_the_search_takes_less_than_a_tenth_of_a_millisecond() -> None:
+    cases = [(1654, 2339, 576), (2339, 1654, 304), (1008, 780, 96), (4000, 4000, 16000), (600, 3000, 1000)]
+    times = []
+    for _ in range(50):
+        started = time.perf_counter()
+        for case in cases:
+            best_grid(*case)
+        times.append((time.perf_counter() - started) / len(cases))
+    assert min(times) < 100e-6
+
+
+# --- budgets --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FACTOR_FAMILIES)
+def test_an_image_within_its_budget_takes_its_native_grid(name: str) -> None:
+    known = family(name)
+    native = count_tokens(name, 700, 500)
+    for budget in (native, native + 1, 10**6):
+        fitted = fit(Image.new("RGB", (700, 500)), budget, name)
+        assert fitted.tokens == fitted.native == native
+        assert fitted.image.size == smart_resize(
+            700, 500, known.factor or 0, known.min_pixels or 0, known.max_pixels or 0
+        )
+    assert fit(Image.new("RGB", (700, 500)), native - 1, name).tokens < native
+
+
+def test_upscaling_is_asked_for() -> None:
+    """Not even of one side: 19 x 21 squares would spend 399 tokens on 560 x 560 pixels, which hold 20 x 20."""
+    assert fitted_size(560, 560, 399).tokens == 380
+    assert fitted_size(560, 560, 399, upscale=True).tokens == 399
+    small = Image.new("RGB", (140, 140))
+    assert fit(small, 100).tokens == 25
+    assert fit(small, 100, upscale=True).tokens == 100
+    assert fit(small, 100, upscale=True).scale == (2.0, 2.0)
+    assert fit(small, 3000, "pixtral", upscale=True).tokens > fit(small, 3000, "pixtral").tokens
+
+
+def test_a_budget_that_cannot_be_met_names_the_smallest_that_can() -> None:
+    with pytest.raises(InfeasibleBudget, match="1654x2339.* 3 tokens.*smallest feasible budget is 6"):
+        fitted_size(1654, 2339, 3)
+    assert fitted_size(1654, 2339, 6).tokens == 6
+    with pytest.raises(InfeasibleBudget, match="smallest feasible budget is 64"):
+        fitted_size(1000, 1000, 32, "qwen3-vl")
+    with pytest.raises(InfeasibleBudget, match="smallest feasible budget is 255"):
+        fitted_size(1654, 2339, 100, "gpt-4o")
+    with pytest.raises(InfeasibleBudget, match="smallest feasible budget is 1269"):
+        fitted_size(1654, 2339, 1000, "llava-onevision")
+    # 205 x 1 squares would do, if the processor took an aspect ratio of more than 200.
+    with pytest.raises(InfeasibleBudget, match="smallest feasible budget is 396"):
+        best_grid(28, 5320, 220, min_pixels=205 * 784, upscale=True)
+
+
+@pytest.mark.parametrize("name", [name for name in CONTROLLABLE if name not in FACTOR_FAMILIES])
+@pytest.mark.parametrize("size", [(1654, 2339), (900, 400), (333, 334)])
+def test_other_controllable_families_are_shrunk_in_shape(name: str, size: tuple[int, int]) -> None:
+    native = count_tokens(name, *size)
+    for budget in sorted({native, native - 1, native * 2 // 3, native // 3, 300}):
+        try:
+            found = fitted_size(*size, budget, name, stretch=0.02)
+        except InfeasibleBudget as error:
+            smallest = int(str(error).rsplit(" ", 1)[1])
+            assert smallest > budget
+            assert fitted_size(*size, smallest, name, stretch=0.02).tokens == smallest
+            continue
+        assert found.tokens == count_tokens(name, found.width, found.height) <= budget
+        assert found.width <= size[0]
+        assert found.height <= size[1]
+        assert (found.width / size[0]) / (found.height / size[1]) == pytest.approx(1, abs=0.021)
+        if native <= budget:
+            assert (found.width, found.height) == size
+
+
+def test_no_other_size_of_the_same_shape_spends_more() -> None:
+    for name in ("pixtral", "gpt-4o", "claude", "gemini", "o4-mini"):
+        for budget in (300, 700, 1100):
+            within = [
+                (tokens, side)
+                for side in range(50, 1001)
+                if (tokens := count_tokens(name, side, round(side * 0.7))) <= budget
+            ]
+            found = fitted_size(1000, 700, budget, name)
+            assert found.tokens == max(within)[0]
+            assert found.width >= max(within)[1]
+
+
+@pytest.mark.parametrize("name", [name for name in families() if name not in CONTROLLABLE])
+def test_families_that_resizing_cannot_control_say_what_does(name: str) -> None:
+    with pytest.raises(BadInput, match="not controllable by resizing; use .{4}") as caught:
+        fit(Image.new("RGB", (300, 300)), 200, name)
+    assert str(family(name).engine_parameter) in str(caught.value)
+
+
+@pytest.mark.parametrize("budget", [0, -5, 1.5, True, "96", None])
+def test_a_budget_is_a_whole_number(budget: Any) -> None:
+    with pytest.raises(BadInput, match="budget"):
+        fit(Image.new("RGB", (300, 300)), budget)
+
+
+@pytest.mark.parametrize("stretch", [-0.1, math.nan, math.inf])
+def test_a_stretch_is_a_number_of_at_least_nothing(stretch: float) -> None:
+    with pytest.raises(BadInput, match="stretch"):
+        fit(Image.new("RGB", (300, 300)), 50, stretch=stretch)
+
+
+def test_bad_input_has_its_name() -> None:
+    with pytest.raises(UnknownFamily):
+        fit(Image.new("RGB", (300, 300)), 50, "qwen9-vl")
+    with pytest.raises(UnreadableImage):
+        fit(b"nothing", 50)
+    with pytest.raises(UnreadableImage, match="more than the 1000 allowed"):
+        fit(Image.new("RGB", (300, 300)), 50, decode_limit=1000)
+    for size in ((1, 5000), (5000, 1)):
+        with pytest.raises(BadInput, match="aspect ratio of 5000"):
+            fit(Image.new("RGB", size), 50)
+
+
+@pytest.mark.parametrize(("size", "tokens"), [((1, 1), 4), ((1, 150), 25), ((150, 1), 25), ((7990, 40), 200)])
+def test_tiny_and_thin_images_fit(size: tuple[int, int], tokens: int) -> None:
+    """40 pixels high are one row of squares: the native grid, 285 of them, is thinner than the processor accepts."""
+    fitted = fit(Image.new("RGB", size), 400)
+    assert fitted.tokens == tokens
+    assert smart_resize(*fitted.image.size) == fitted.image.size
+
+
+# --- the pixels -----------------------------------------------------------------------------------------------------
+
+
+def test_what_comes_back() -> None:
+    fitted = fit(page(600, 800), 96)
+    assert fitted.image.mode == "RGB"
+    assert fitted.image.width * fitted.image.height == fitted.tokens * 784
+    assert fitted.native == count_tokens("qwen2.5-vl", 600, 800)
+    assert fitted.scale == (fitted.image.width / 600, fitted.image.height / 800)
+    assert fitted.stretch == pytest.approx(max(fitted.scale) / min(fitted.scale) - 1)
+    assert 0 < fitted.stretch <= 0.15
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        fitted.tokens = 1  # type: ignore[misc]
+
+
+def test_an_image_of_the_right_size_is_not_resampled() -> None:
+    exact = page(280, 560)
+    assert same(fit(exact, 200).image, exact)
+    assert same(fit(page(333, 222), 5000, "claude").image, page(333, 222))
+
+
+def test_bytes_path_and_pillow_give_the_same(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    page(900, 700).save(out, "PNG")
+    (tmp_path / "a.png").write_bytes(out.getvalue())
+    results = [fit(s, 96).image for s in (page(900, 700), out.getvalue(), tmp_path / "a.png", str(tmp_path / "a.png"))]
+    assert all(same(result, results[0]) for result in results)
+
+
+def test_grey_pages_come_out_as_their_rgb_would() -> None:
+    grey = page(900, 700).convert("L")
+    assert same(fit(grey, 96).image, fit(grey.convert("RGB"), 96).image)
+
+
+def test_fine_detail_is_averaged_not_skipped() -> None:
+    """A one-pixel chessboard is grey from afar; without antialiasing it would be black, white or moiré."""
+    board = Image.fromarray((np.indices((1120, 1120)).sum(axis=0) % 2 * 255).astype(np.uint8))
+    pixels = np.asarray(fit(board, 64).image)[4:-4, 4:-4]
+    assert pixels.min() > 115
+    assert pixels.max() < 140
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 7])
+def test_a_turned_jpeg_is_sized_upright_at_full_and_at_reduced_decoding(orientation: int) -> None:
+    upright = page(701, 1003)
+    undo = {3: 3, 6: 2, 7: 6}  # Image.Transpose
+    stored = upright if orientation == 1 else upright.transpose(Image.Transpose(undo[orientation]))
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    data = jpeg(stored, exif=exif, quality=95)
+    for budget in (12, 300):
+        fitted, expected = fit(data, budget), fit(upright, budget)
+        assert (fitted.image.size, fitted.native, fitted.scale) == (
+            expected.image.size,
+            expected.native,
+            expected.scale,
+        )
+        assert psnr(fitted.image, expected.image) > 38
+
+
+@pytest.mark.parametrize(
+    ("least", "decoded"),
+    [((2000, 2000), (2500, 3300)), ((1251, 100), (2500, 3300)), ((1250, 1650), (1250, 1650)), ((100, 1), (625, 825))],
+)
+def test_a_jpeg_is_decoded_at_the_smallest_sufficient_size(least: tuple[int, int], decoded: tuple[int, int]) -> None:
+    data = jpeg(Image.new("L", (2500, 3300), 200))
+    pixels, box = Picture(data).pixels(least)
+    assert pixels.size == decoded
+    assert box == (0, 0, *decoded)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    lying, _ = Picture(jpeg(Image.new("L", (3300, 2500), 200), exif=exif)).pixels(least)
+    assert lying.size == (decoded[1], decoded[0])
+    odd, box = Picture(jpeg(Image.new("L", (801, 403)))).pixels((1, 1))
+    assert (odd.size, box) == ((201, 101), (0, 0, 200.25, 100.75))
+
+
+@pytest.mark.parametrize("options", [{"quality": 75}, {"quality": 95, "subsampling": 0}, {"progressive": True}])
+@pytest.mark.parametrize("size", [(2500, 3300), (1701, 1203)])
+def test_reduced_decoding_stays_within_40_db_of_the_plain_way(size: tuple[int, int], options: dict[str, Any]) -> None:
+    data = jpeg(page(*size), **options)
+    full = Image.open(io.BytesIO(data)).convert("RGB")
+    for budget in (32, 96, 304):
+        fitted = fit(data, budget)
+        assert psnr(fitted.image, full.resize(fitted.image.size, Image.Resampling.BICUBIC)) >= 40
+
+
+def test_real_pages_stay_within_40_db_of_the_plain_way(real_data: Path) -> None:
+    files = sorted(real_data.glob("*/images/*.jp*g"))[::6]
+    assert files
+    for path in files:
+        full = Image.open(path).convert("RGB")
+        for budget in (32, 64, 96, 304):
+            fitted = fit(path, budget)
+            assert psnr(fitted.image, full.resize(fitted.image.size, Image.Resampling.BICUBIC)) >= 40, path.name
+
+
+@pytest.mark.parametrize("name", FACTOR_FAMILIES)
+def test_the_real_processor_counts_what_fit_predicted_and_resamples_nothing(name: str) -> None:
+    pytest.importorskip("transformers")
+    module = importlib.import_module("transformers.models.qwen2_vl.image_processing_pil_qwen2_vl")
+    known = family(name)
+    processor = module.Qwen2VLImageProcessorPil(
+        patch_size=(known.factor or 0) // 2,
+        size={"shortest_edge": known.min_pixels, "longest_edge": known.max_pixels},
+        do_normalize=False,
+        do_rescale=False,
+    )
+    dice = random.Random(3)
+    for _ in range(12):
+        image = page(dice.randint(300, 1400), dice.randint(300, 1400), seed=dice.randint(0, 99))
+        fitted = fit(image, dice.randint(80, 700), name)
+        out = processor(images=[fitted.image], return_tensors="np")
+        assert int(out["image_grid_thw"].prod()) // 4 == fitted.tokens
+        # The same pixels in another order, each of them twice (one image stands for two frames).
+        theirs = np.sort(np.asarray(out["pixel_values"]).ravel())
+        assert np.array_equal(theirs, np.sort(np.tile(np.asarray(fitted.image).ravel(), 2)))

@@ -47,6 +47,13 @@ def test_anti_spends_the_cost_arms_total_for_any_tier_sizes(data: st.DataObject)
     assert mean["high"] <= mean["medium"] <= mean["low"]
 
 
+def test_content_survives_densities_of_next_to_nothing() -> None:
+    native = [640] * 4
+    assert arms.content([1.0, 1.0, 5.7e-273, 5e-324], 1400, native=native, floor=32) == (640, 640, 60, 60)
+    assert arms.content([0.0] * 4, 1400, native=native, floor=32) == (350,) * 4
+    assert arms.content([5e-324] * 4, 1400, native=native, floor=32) == (350,) * 4
+
+
 @given(st.data())
 def test_content_is_exact_clamped_and_ordered_by_density(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 40))

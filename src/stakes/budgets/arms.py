@@ -121,14 +121,16 @@ def _exactly(
     """``clip(base + s * weights, low, high)`` with ``s`` chosen so that it sums to ``total``, in whole tokens.
 
     Clamping and redistributing in proportion until nothing is out of bounds ends at this same point; solving for
-    ``s`` by bisection gets there at once. Zero weights stay at their bound unless the total needs them.
+    ``s`` by bisection gets there at once.
     """
     if low.sum() > total or high.sum() < total:
         raise InfeasibleBudget(
             f"{total} tokens cannot be shared: the floors alone take {low.sum():.0f} and the images' native tokens "
             f"are {high.sum():.0f}; choose a total between them"
         )
-    reach = np.where(weights > 0, weights, weights[weights > 0].min() * 1e-9 if (weights > 0).any() else 1.0)
+    # Weights of nothing, or of next to nothing beside the largest, still get what the others cannot take.
+    largest = weights.max()
+    reach = np.maximum(weights / largest, 1e-9) if largest > 0 else np.ones(len(weights))
 
     def spent(s: float) -> float:
         return float(np.clip(base + s * reach, low, high).sum())

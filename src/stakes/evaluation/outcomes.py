@@ -4,15 +4,17 @@ A line is flushed and fsynced before ``append`` returns, so a killed run loses a
 last line is dropped when the log is read, and cut off before the next append; any other bad line is an error.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from stakes.errors import BadInput
+from stakes.errors import BadInput, StakesError
 
 
 @dataclass(frozen=True)
@@ -76,23 +78,42 @@ def _outcome(number: int, record: Any, path: Path | str) -> Outcome:
 
 
 class OutcomeLog:
-    """An append-only log, opened as a context manager; one process writes it at a time."""
+    """An append-only log, opened as a context manager; one process writes it at a time, and a second is refused."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("ab+")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: what a failed write leaves in a buffer would be written again, torn, when the file closes.
+            self._file = self.path.open("ab+", buffering=0)
+        except OSError as error:
+            raise BadInput(f"the outcome log {self.path} cannot be opened for writing ({error.strerror})") from None
+        try:
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # a killed process lets go of it
+        except OSError:
+            self._file.close()
+            raise BadInput(f"another process is writing {self.path}; wait for it, or give another log") from None
         _cut_torn_line(self._file.fileno())
         return self
 
     def append(self, outcomes: Iterable[Outcome]) -> None:
-        """Write outcomes and wait until they are on disk."""
-        lines = (json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in outcomes)
-        self._file.write("".join(lines).encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Write outcomes and wait until they are on disk: all of them, or a named error and none."""
+        left = memoryview("".join(json.dumps(asdict(o), ensure_ascii=False) + "\n" for o in outcomes).encode())
+        descriptor = self._file.fileno()
+        whole = os.fstat(descriptor).st_size
+        try:
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(descriptor, whole)
+            raise StakesError(
+                f"the outcome log {self.path} cannot be written ({error.strerror}); what it holds is safe: make room "
+                "and start again, and the run goes on where it was"
+            ) from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -19,6 +19,7 @@ check: .venv/.dev
 bench: .venv/.bench
 	$(PY) benchmarks/allocation.py
 	$(PY) benchmarks/resize.py
+	$(PY) benchmarks/selection.py --device cpu --blocks 2
 
 format: .venv/.dev
 	.venv/bin/ruff check --fix .

@@ -1,0 +1,98 @@
+"""What must be known of a model before it answers? Who it is, how many tokens an image takes in it, what it sees.
+
+    identity(model)                                   # {'family': 'qwen2.5-vl', 'weights': '5f0c…', …}
+    native_tokens(model, 1008, 756, "deletion")       # 972
+
+A model may answer for itself with a method of the same name (``identity()``, ``native_tokens(width, height,
+mechanism)``); models of transformers are looked at from outside. Needs no torch until features are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from stakes.errors import BadInput
+from stakes.models.base import Mechanism
+from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import family as named_family
+
+WHOLE = 100_000_000  # parameters up to which every one is hashed; a second on two cores
+SAMPLED = 4096  # of each tensor of a larger model: training moves all values of a tensor, not a few
+
+
+def family_of(model: Any) -> str:
+    """The family whose token geometry the model has."""
+    name = getattr(model, "family", None)
+    if not isinstance(name, str):
+        raise BadInput(f"{type(model).__name__} does not say its family, so an image's tokens cannot be counted ahead")
+    return named_family(name).name
+
+
+def identity(model: Any) -> dict[str, str]:
+    """Whatever could change an answer, as readable parts: two models with equal parts answer alike.
+
+    The path or hub name is not among them: the same weights in another folder are the same model.
+    """
+    own = getattr(model, "identity", None)
+    if callable(own):
+        return {str(key): str(value) for key, value in own().items()}
+    if not hasattr(model, "processor") or not hasattr(getattr(model, "model", None), "state_dict"):
+        raise BadInput(f"{type(model).__name__} does not say who it is; give it identity() -> dict of readable parts")
+    processor, generation = model.processor, getattr(model.model, "generation_config", None)
+    decoding = {key: getattr(generation, key, None) for key in ("eos_token_id", "repetition_penalty")}
+    seen = processor.images.to_dict() if hasattr(processor.images, "to_dict") else repr(processor.images)
+    return {
+        "family": family_of(model),
+        "weights": _weights(model.model),
+        "prompt": _short(processor.template),
+        "pixels": _short(json.dumps(seen, sort_keys=True, default=str)),
+        "words": _short(json.dumps(processor.tokenizer.get_vocab(), sort_keys=True)),
+        "decoding": _short(json.dumps(decoding, sort_keys=True)),
+        "length": str(model.max_new_tokens),
+    }
+
+
+def native_tokens(model: Any, width: int, height: int, mechanism: Mechanism) -> int:
+    """What an image of this size takes with no budget.
+
+    Deletion starts from what the checkpoint's own processor makes of the image, within that checkpoint's bounds;
+    resizing from the family's published bounds, as ``fit`` does.
+    """
+    own = getattr(model, "native_tokens", None)
+    if callable(own):
+        return int(own(width, height, mechanism))
+    family = family_of(model)
+    bounds = getattr(getattr(getattr(model, "processor", None), "images", None), "size", None)
+    if mechanism == "resolution" or bounds is None or named_family(family).factor is None:
+        return count_tokens(family, width, height)
+    least, most = (int(bounds[key]) for key in ("shortest_edge", "longest_edge"))
+    return count_tokens(family, width, height, min_pixels=least, max_pixels=most)
+
+
+def image_features(model: Any, image: Any) -> Any | None:
+    """[N, D] merged features of a PIL image at its native size, or None where the model shows none."""
+    if not hasattr(model, "encode"):
+        return None
+    import torch
+
+    with torch.inference_mode():
+        return model.encode(image, exact=False, attention=False).features
+
+
+def _weights(module: Any) -> str:
+    """Names, shapes, types and values of every tensor; above ``WHOLE`` parameters, evenly spaced values of each."""
+    tensors = module.state_dict()
+    small = sum(tensor.numel() for tensor in tensors.values()) <= WHOLE
+    found = hashlib.blake2b(digest_size=16)
+    for name, tensor in tensors.items():
+        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        flat = tensor.detach().reshape(-1)
+        step = 1 if small else max(1, flat.numel() // SAMPLED)
+        found.update(flat[::step].float().cpu().numpy().tobytes())
+    return found.hexdigest()
+
+
+def _short(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

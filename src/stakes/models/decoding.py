@@ -1,0 +1,129 @@
+"""How is an answer decoded? Greedily, from a packed batch, at positions that know nothing of what was deleted.
+
+The loop is our own rather than ``generate`` because positions must go on after the unpruned sequence, caches of
+in-model selectors differ in length by layer, and prefill and decode are timed apart. With all tokens kept it returns
+what stock ``generate(do_sample=False)`` returns, including the checkpoint's own repetition penalty where it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from stakes.models.clock import Clock
+from stakes.vision.deletion import Batch
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """``tokens``: by request, without the end token. ``truncated``: no end token came. ``logits``: [B, V] by step."""
+
+    tokens: list[list[int]]
+    truncated: list[bool]
+    logits: list[Tensor] = field(default_factory=list)
+
+
+def greedy(
+    model: Any,
+    batch: Batch,
+    prompt_ids: Sequence[Tensor],
+    *,
+    max_new_tokens: int,
+    clock: Clock,
+    deepstack: bool = True,
+    keep_logits: bool = False,
+) -> Decoded:
+    """Decode every request of the batch to its end token or ``max_new_tokens``.
+
+    ``prompt_ids``: by request [T] ids of the *unpruned* prompt, which the repetition penalty reads. ``deepstack``:
+    whether the language model adds the batch's deepstack features itself.
+    """
+    ends = _end_ids(model)
+    penalty = float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
+    seen = [torch.unique(ids) for ids in prompt_ids] if penalty != 1.0 else []
+    language_model, embed = model.model.language_model, model.get_input_embeddings()
+    cache = DynamicCache(config=language_model.config)
+    mask, positions, embeds = batch.mask, batch.positions, batch.embeds
+    extra: dict[str, Any] = {}
+    if deepstack and batch.deepstack:
+        extra = {"visual_pos_masks": batch.visual, "deepstack_visual_embeds": list(batch.deepstack)}
+    tokens: list[list[int]] = [[] for _ in prompt_ids]
+    done = [False] * len(tokens)
+    logits_by_step: list[Tensor] = []
+    with plain_layers(language_model):
+        for step in range(max_new_tokens):
+            with clock("decode" if step else "prefill"):
+                out = language_model(
+                    inputs_embeds=embeds,
+                    attention_mask=mask,
+                    position_ids=positions if len(positions) > 1 else positions[0],
+                    past_key_values=cache,
+                    use_cache=True,
+                    **extra,
+                )
+                logits = model.lm_head(out.last_hidden_state[:, -1]).float()
+                if penalty != 1.0:
+                    logits = _penalise(logits, seen, penalty)
+                chosen = logits.argmax(-1)
+                picked = chosen.tolist()
+            if keep_logits:
+                logits_by_step.append(logits)
+            for row, token in enumerate(picked):
+                if not done[row]:
+                    done[row] = token in ends
+                    if not done[row]:
+                        tokens[row].append(token)
+            if all(done):
+                break
+            if penalty != 1.0:
+                seen = [torch.unique(torch.cat((ids, new[None]))) for ids, new in zip(seen, chosen, strict=True)]
+            extra = {}
+            embeds = embed(chosen[:, None])
+            mask = torch.nn.functional.pad(mask, (0, 1), value=1)
+            positions = (batch.next_positions + step)[None, :, None].expand(len(positions), -1, 1)
+    return Decoded(tokens, [not end for end in done], logits_by_step)
+
+
+@contextmanager
+def plain_layers(language_model: Any) -> Iterator[None]:
+    """Keep 1-D position ids from flash attention for the length of the block.
+
+    Decoder layers pass them on beside the rotary factors, and flash attention takes a gap in them, which is what
+    deletion leaves, for the seam between two packed sequences. Other implementations never read them.
+    """
+    handles = []
+
+    def hook(_: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, {**kwargs, "position_ids": None}
+
+    try:
+        if "flash" in str(language_model.config._attn_implementation):
+            handles = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in language_model.layers]
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _end_ids(model: Any) -> frozenset[int]:
+    ends = model.generation_config.eos_token_id
+    if ends is None:
+        ends = getattr(model.config, "eos_token_id", None)
+    if ends is None:
+        ends = getattr(model.config.get_text_config(), "eos_token_id", None)
+    return frozenset([] if ends is None else [ends] if isinstance(ends, int) else ends)
+
+
+def _penalise(logits: Tensor, seen: Sequence[Tensor], penalty: float) -> Tensor:
+    """Divide the positive logits of tokens already seen by the penalty, multiply the negative ones."""
+    logits = logits.clone()
+    for row, ids in enumerate(seen):
+        values = logits[row, ids]
+        logits[row, ids] = torch.where(values > 0, values / penalty, values * penalty)
+    return logits

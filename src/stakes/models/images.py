@@ -1,0 +1,70 @@
+"""What did the encoder see already? Encoded images, kept for the next question and the next budget."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One image as its encoder gave it; N tokens in reading order.
+
+    ``features``: [N, D]. ``grid``: (t, h, w) patches for M-RoPE families. ``deepstack``: per level [N, D].
+    ``received``, ``keys``: [N], [N, h] encoder attention, only where it was asked for. ``rankings``: by selector.
+    """
+
+    features: Tensor
+    grid: tuple[int, int, int] | None = None
+    deepstack: tuple[Tensor, ...] = ()
+    received: Tensor | None = None
+    keys: Tensor | None = None
+    rankings: dict[Any, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that keeping this image takes."""
+        return sum(t.numel() * t.element_size() for t in (self.features, *self.deepstack))
+
+
+@dataclass
+class EncodedCache:
+    """Least recently used images leave when ``limit`` bytes are full."""
+
+    limit: int = 1 << 30
+    hits: int = 0
+    _images: OrderedDict[Hashable, Encoded] = field(default_factory=OrderedDict, repr=False)
+
+    def get(self, key: Hashable, *, attention: bool) -> Encoded | None:
+        """The image, if it is here, with the encoder attention if that is wanted."""
+        found = self._images.get(key)
+        if found is None or (attention and found.received is None):
+            return None
+        self._images.move_to_end(key)
+        self.hits += 1
+        return found
+
+    def put(self, key: Hashable, encoded: Encoded) -> None:
+        """Keep the image, and let the oldest go until all fit."""
+        self._images[key] = encoded
+        self._images.move_to_end(key)
+        while len(self._images) > 1 and sum(image.bytes for image in self._images.values()) > self.limit:
+            self._images.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+
+def digest(image: Image) -> str:
+    """A name for the pixels: the same picture from a path, bytes or memory has the same name."""
+    return hashlib.blake2b(
+        image.tobytes(), digest_size=16, person=f"{image.width}x{image.height}".encode()[:16]
+    ).hexdigest()

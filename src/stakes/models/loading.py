@@ -1,0 +1,57 @@
+"""How does a checkpoint become a model, or one sentence that says why not?"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from stakes.errors import BadInput
+from stakes.models import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from stakes.models.local import LocalVLM
+
+
+def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int) -> LocalVLM:
+    """Weights, tokenizer and image processor from a hub name or a folder, ready to answer."""
+    try:
+        import torch
+        from transformers import AutoConfig, AutoModelForImageTextToText
+    except ImportError as error:
+        raise BadInput(
+            "a model on this machine needs torch and transformers; run: pip install 'stakes[local]'"
+        ) from error
+    from stakes.models.processing import load_processor
+
+    if max_new_tokens < 1:
+        raise BadInput(f"an answer is at least one token long, not {max_new_tokens}")
+    target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    kind = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if dtype is not None and not isinstance(kind, torch.dtype):
+        raise BadInput(f"{dtype!r} is not a torch dtype; give for instance 'bfloat16' or 'float32'")
+    kind = kind or (torch.bfloat16 if target.type == "cuda" else torch.float32)
+    try:
+        config = AutoConfig.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"no model at {name!r}: {_why(error)}") from error
+    if config.model_type not in ARCHITECTURES:
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise BadInput(f"{name!r} is a {config.model_type}, whose tokens stakes cannot delete; it knows {known}")
+    module, attribute, family = ARCHITECTURES[config.model_type]
+    try:
+        model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=kind)
+        model = model.to(target).eval()
+        processor = load_processor(name, config.image_token_id)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{name!r} cannot be loaded: {_why(error)}") from error
+    cls = getattr(import_module(module), attribute)
+    made: LocalVLM = cls(model=model, processor=processor, family=family, max_new_tokens=max_new_tokens)
+    return made
+
+
+def _why(error: Exception) -> str:
+    """The first sentence of what transformers said, and what to do when it could not reach the hub."""
+    text = " ".join(str(error).split())
+    offline = any(word in text for word in ("connect", "offline", "internet", "resolve"))
+    hint = "; there is no network and no copy here: give a folder that has the weights" if offline else ""
+    return text.split(". ")[0][:300].rstrip(".") + hint

@@ -1,0 +1,249 @@
+"""How does a model on this machine answer? Encode, select, delete, pack, decode: the same for every family.
+
+A family writes two methods: ``encode`` (image to merged features) and ``positions`` (of the unpruned prompt). Requests
+of any sizes, budgets and mechanisms share one forward pass; those of an in-model selector share one with each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
+from stakes.models.base import DEFAULT_SELECTOR, MAX_NEW_TOKENS, Answer, Request
+from stakes.models.clock import STAGES, Clock
+from stakes.models.decoding import Decoded, greedy
+from stakes.models.images import Encoded, EncodedCache, digest
+from stakes.models.memory import largest_that_runs, out_of_memory
+from stakes.models.processing import Processor
+from stakes.vision.decode import open_image
+from stakes.vision.deletion import Batch, Prompt, Selection, delete, pack, zero_mask
+from stakes.vision.deletion_layers import dropping
+from stakes.vision.resize import fit
+from stakes.vision.selectors import make
+from stakes.vision.selectors.base import Scene, Selector, check_budget
+from stakes.vision.selectors.layers import LayerSelector
+
+
+@dataclass
+class Job:
+    """One request on its way: the prompt in front of the language model, and what was spent on it."""
+
+    request: Request
+    ids: Tensor
+    prompt: Prompt
+    native: int
+    encoder_tokens: int
+    inside: LayerSelector | None
+    realised: int
+    spent: dict[str, float]
+
+
+@dataclass
+class LocalVLM:
+    """A transformers model, its processor, and the images that it has seen."""
+
+    model: Any
+    processor: Processor
+    family: str
+    max_new_tokens: int = MAX_NEW_TOKENS
+    batch_size: int = 8
+    cache: EncodedCache = field(default_factory=EncodedCache)
+    _one_at_a_time: Any = field(default_factory=threading.Lock, repr=False)
+
+    def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
+        """A PIL image -> its merged features; ``exact``: at its own size, which is a fitted one."""
+        raise NotImplementedError
+
+    def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
+        """[T] ids -> [P, T] positions of the unpruned prompt."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        found: torch.device = self.model.get_input_embeddings().weight.device
+        return found
+
+    def answer(self, requests: Sequence[Request]) -> list[Answer]:
+        """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
+        with self._one_at_a_time, torch.inference_mode():  # hooks sit on the one model: no two batches at once
+            jobs = [self.prepare(request) for request in requests]
+            answers: dict[int, Answer] = {}
+            for group in self._groups(jobs):
+                members = [jobs[i] for i in group]
+                decoded, layer_tokens, spent = self._decode(members)
+                for at, i in enumerate(group):
+                    answers[i] = self._answer(jobs[i], decoded, at, layer_tokens[at], spent)
+            return [answers[i] for i in range(len(requests))]
+
+    def prepare(self, request: Request) -> Job:
+        """Image and question to the prompt that the language model will read, tokens deleted."""
+        clock = Clock(self.device)
+        with clock("host"):
+            fitted = None
+            if request.budget is not None and request.mechanism == "resolution":
+                fitted = fit(request.image, request.budget, self.family)
+            image = open_image(request.image) if fitted is None else fitted.image
+            key = (digest(image), image.size, fitted is not None)
+        selector = make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
+        encoded = self._encoded(image, key, selector, clock)
+        count = len(encoded.features)
+        if fitted is not None and count != fitted.tokens:
+            raise LedgerBreach(
+                f"an image fitted to {fitted.tokens} tokens at {image.size} took {count} in {self.family}"
+            )
+        with clock("host"):
+            ids = self.processor.ids(request.question, count).to(self.device)
+            prompt = self.prompt(ids, encoded)
+        inside = None
+        realised = count
+        if selector is not None and request.budget is not None:
+            check_budget(request.budget, count)
+            self._check_attention()
+            if isinstance(selector, LayerSelector):
+                if request.mechanism != "deletion":
+                    raise BadInput(
+                        f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it"
+                    )
+                inside, realised = selector, request.budget
+            elif selector.merges and request.mechanism == "zero-mask":
+                raise BadInput(f"zero-mask keeps every token as it is, so {selector.name!r} must run with merge=False")
+            else:
+                scene = Scene(
+                    features=encoded.features,
+                    question=self._question(request.question),
+                    sample=request.sample if request.sample is not None else f"{key[0]}:{request.question}",
+                    received=encoded.received,
+                    keys=encoded.keys,
+                    rankings=encoded.rankings,
+                )
+                with clock("selector"):
+                    selection = selector.select(scene, request.budget)
+                prompt = self._realise(prompt, selection, request)
+                realised = len(selection.indices)
+        native = count if fitted is None else fitted.native
+        return Job(request, ids, prompt, native, count, inside, realised, dict(clock.spent))
+
+    def prompt(self, ids: Tensor, encoded: Encoded) -> Prompt:
+        """The unpruned prompt: embeddings with the image's features in their places, and its positions."""
+        visual = (ids == self.processor.image_token_id).nonzero()[:, 0]
+        embeds = self.model.get_input_embeddings()(ids)
+        embeds = embeds.index_copy(0, visual, encoded.features.to(embeds.dtype))
+        positions = self.positions(ids, encoded)
+        return Prompt(embeds, positions, visual, int(positions.max()) + 1, encoded.deepstack)
+
+    def _realise(self, prompt: Prompt, selection: Selection, request: Request) -> Prompt:
+        if request.mechanism == "zero-mask":
+            return zero_mask(prompt, selection)
+        shorter = delete(prompt, selection)
+        if (
+            shorter.tokens != request.budget
+            or len(prompt.embeds) - len(shorter.embeds) != prompt.tokens - shorter.tokens
+        ):
+            raise LedgerBreach(f"deletion left {shorter.tokens} visual tokens for a budget of {request.budget}")
+        return shorter
+
+    def _encoded(self, image: Any, key: Hashable, selector: Any, clock: Clock) -> Encoded:
+        attention = isinstance(selector, Selector) and selector.needs_encoder_attention
+        found = self.cache.get(key, attention=attention)
+        if found is None:
+            doing = f"encoding an image of {image.width}x{image.height} pixels"
+            with clock("encoder"), out_of_memory(doing, lambda: self._image_that_fits(image)):
+                found = self.encode(image, exact=key[2], attention=attention)  # type: ignore[index]
+            self.cache.put(key, found)
+        return found
+
+    def _question(self, question: str) -> Tensor:
+        embedded: Tensor = self.model.get_input_embeddings()(self.processor.question_ids(question).to(self.device))
+        return embedded
+
+    def _groups(self, jobs: Sequence[Job]) -> Iterable[list[int]]:
+        kinds: dict[LayerSelector | None, list[int]] = defaultdict(list)
+        for i, job in enumerate(jobs):
+            kinds[job.inside].append(i)
+        for members in kinds.values():
+            members.sort(key=lambda i: len(jobs[i].prompt.embeds))
+            yield from (members[i : i + self.batch_size] for i in range(0, len(members), self.batch_size))
+
+    def _decode(self, jobs: Sequence[Job]) -> tuple[Decoded, list[float], dict[str, float]]:
+        clock = Clock(self.device)
+        with clock("host"):
+            batch = pack([job.prompt for job in jobs])
+        inside = jobs[0].inside
+        language_model = self.model.model.language_model
+        watch: Any = nullcontext()
+        if inside is not None:
+            watch = dropping(language_model, batch, inside, [job.request.budget for job in jobs])
+        doing = f"reading {len(jobs)} prompts of up to {batch.embeds.shape[1]} tokens"
+        with out_of_memory(doing, lambda: self._prompt_that_fits(batch)), watch as drops:
+            decoded = greedy(
+                self.model,
+                batch,
+                [job.ids for job in jobs],
+                max_new_tokens=self.max_new_tokens,
+                clock=clock,
+                deepstack=inside is None,
+            )
+        if drops is None:
+            averages = [float(job.prompt.tokens) for job in jobs]
+        else:
+            for job, counts in zip(jobs, drops.counts, strict=True):
+                if counts[-1] != job.realised:
+                    raise LedgerBreach(f"{counts[-1]} visual tokens left the last drop for a budget of {job.realised}")
+            averages = [sum(counts) / len(counts) for counts in drops.counts]
+            clock.spent["selector"] += drops.selector_ms
+            clock.spent["prefill"] -= drops.selector_ms
+        return decoded, averages, {stage: ms / len(jobs) for stage, ms in clock.spent.items()}
+
+    def _answer(self, job: Job, decoded: Decoded, at: int, layer_tokens: float, spent: dict[str, float]) -> Answer:
+        return Answer(
+            text=self.processor.tokenizer.decode(decoded.tokens[at], skip_special_tokens=True).strip(),
+            native_tokens=job.native,
+            budget=job.request.budget,
+            realised_tokens=job.realised,
+            truncated=decoded.truncated[at],
+            timings={stage: job.spent.get(stage, 0.0) + spent.get(stage, 0.0) for stage in STAGES},
+            input_tokens=job.prompt.tokens,
+            layer_tokens=layer_tokens,
+            encoder_tokens=job.encoder_tokens,
+        )
+
+    def _check_attention(self) -> None:
+        kinds = getattr(self.model.model.language_model.config, "layer_types", None) or []
+        if "sliding_attention" in kinds:
+            raise BadInput(
+                "this checkpoint attends in sliding windows, where deleting a token moves the window; use resolution"
+            )
+
+    def _image_that_fits(self, image: Any) -> str:
+        def attempt(budget: int) -> None:
+            with suppress(InfeasibleBudget):  # too small for this family, which is no matter of memory
+                self.encode(fit(image, budget, self.family).image, exact=True, attention=False)
+
+        budget = largest_that_runs(4096, attempt)
+        try:
+            tokens = fit(image, budget or 1, self.family).tokens
+        except InfeasibleBudget:
+            return "no smaller budget of this family fits either; free some memory"
+        return f"deletion encodes the whole image first, but a budget of {tokens} fits with mechanism='resolution'"
+
+    def _prompt_that_fits(self, batch: Batch) -> str:
+        size, length, width = batch.embeds.shape
+        images = int(batch.visual.sum(1).max())
+
+        def attempt(budget: int) -> None:
+            embeds = batch.embeds.new_zeros(size, length - images + budget + self.max_new_tokens, width)
+            self.model.model.language_model(inputs_embeds=embeds, use_cache=True)
+
+        budget = largest_that_runs(images - 1, attempt)
+        if budget is None:
+            return f"not even a budget of 1 fits {size} at once; ask fewer at once"
+        return f"a budget of {budget} visual tokens fits {size} at once; or ask fewer at once"

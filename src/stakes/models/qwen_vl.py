@@ -1,0 +1,105 @@
+"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: dynamic resolution, 2 x 2 merged patches, M-RoPE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stakes.models.images import Encoded
+from stakes.models.local import LocalVLM
+from stakes.vision.selectors.attention import received, rotate
+
+
+@dataclass
+class QwenVL(LocalVLM):
+    """The Qwen-VL families. ``attention_block``: where encoder attention is read, VisionZip's second to last.
+
+    Where that block attends in windows (Qwen2.5-VL), the last block that attends to the whole image is read instead.
+    """
+
+    attention_block: int = -2
+
+    def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
+        """Merged features, reading order; Qwen3-VL's deepstack features with them."""
+        side = self._patch * self._merge
+        # The processor's own resizing is the identity on a fitted size; the bounds make sure that it does nothing else.
+        size = {"size": {"shortest_edge": side * side, "longest_edge": image.width * image.height}} if exact else {}
+        inputs = self.processor.images(images=[image], return_tensors="pt", **size)
+        grid = inputs["image_grid_thw"].to(self.device)
+        with self._listening(attention) as heard:
+            out = self.model.model.get_image_features(inputs["pixel_values"].to(self.device), grid, return_dict=True)
+        shape = tuple(int(n) for n in inputs["image_grid_thw"][0])
+        levels = getattr(out, "deepstack_features", None) or ()
+        deepstack = tuple(level if isinstance(level, Tensor) else torch.cat(tuple(level)) for level in levels)
+        looks, keys = self._attention(heard, shape) if attention else (None, None)
+        return Encoded(torch.cat(tuple(out.pooler_output)), (shape[0], shape[1], shape[2]), deepstack, looks, keys)
+
+    def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
+        """[3, T] M-RoPE: text counts on, an image spans (t, h, w) from where the text stopped."""
+        kinds = (ids == self.processor.image_token_id).int()[None]
+        grid = torch.tensor([encoded.grid], device=ids.device)
+        found, _ = self.model.model.get_rope_index(ids[None], mm_token_type_ids=kinds, image_grid_thw=grid)
+        return torch.as_tensor(found[:, 0])
+
+    @property
+    def _patch(self) -> int:
+        return int(self.model.config.vision_config.patch_size)
+
+    @property
+    def _merge(self) -> int:
+        return int(self.model.config.vision_config.spatial_merge_size)
+
+    @contextmanager
+    def _listening(self, attention: bool) -> Iterator[dict[str, Any]]:
+        """Catch what enters one block's attention while the block lasts."""
+        visual = self.model.model.visual
+        full = getattr(visual.config, "fullatt_block_indexes", None)
+        index = range(len(visual.blocks))[self.attention_block]
+        index = index if full is None or index in full else max(full)
+        module = visual.blocks[index].attn
+        heard: dict[str, Any] = {"module": module}
+
+        def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            heard.update(kwargs, hidden=args[0] if args else kwargs["hidden_states"])
+
+        handle = module.register_forward_pre_hook(hook, with_kwargs=True) if attention else None
+        try:
+            yield heard
+        finally:
+            if handle is not None:
+                handle.remove()
+
+    def _attention(self, heard: dict[str, Any], grid: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Attention received [N] and head-mean keys [N, h], averaged over merge groups, in reading order."""
+        module, hidden = heard["module"], heard["hidden"]
+        query, key, _ = module.qkv(hidden).view(len(hidden), 3, module.num_heads, -1).unbind(1)
+        cos, sin = heard["position_embeddings"]
+        key_plain = key
+        query, key = (rotate(x.float(), cos.float(), sin.float()) for x in (query, key))
+        lengths = heard["cu_seqlens"].diff().tolist()
+        groups = self._merge**2
+        looks = received(query, key, lengths, module.scaling).view(-1, groups).mean(1)
+        keys = key_plain.mean(1).view(len(looks), groups, -1).mean(1)
+        back = self._reading_order(grid).to(looks.device)
+        return looks[back], keys[back]
+
+    def _reading_order(self, grid: tuple[int, ...]) -> Tensor:
+        """[N] where each merged token of the page stands in encoder order.
+
+        Qwen2.5-VL's encoder works in window order from its first block to its merger: windows left to right, top to
+        bottom, and so inside each window. Read in that order, a score belongs to some other part of the page.
+        """
+        config = self.model.config.vision_config
+        rows, columns = grid[1] // self._merge, grid[2] // self._merge
+        order = torch.arange(rows * columns)
+        if getattr(config, "fullatt_block_indexes", None) is None:
+            return order
+        side = config.window_size // self._merge // config.patch_size
+        page = order.view(rows, columns)
+        windows = [part.reshape(-1) for band in torch.split(page, side, 0) for part in torch.split(band, side, 1)]
+        return torch.argsort(torch.cat(windows))

@@ -1,0 +1,62 @@
+"""Which tokens does deletion keep? One selector a file, found here by name.
+
+make("redundancy")
+make("fastv:layer=2,rows=mean")          # options after a colon
+make("pyramiddrop:layers=(8,16,24)")     # a comma in brackets is the value's own
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from stakes.errors import BadInput
+
+if TYPE_CHECKING:
+    from stakes.vision.selectors.base import Selector
+    from stakes.vision.selectors.layers import LayerSelector
+
+# name -> where it lives; imported on first use, so that asking for the names costs no torch
+SELECTORS = MappingProxyType(
+    {
+        "redundancy": ("stakes.vision.selectors.redundancy", "Redundancy"),
+        "random": ("stakes.vision.selectors.random", "Random"),
+        "saliency": ("stakes.vision.selectors.saliency", "Saliency"),
+        "visionzip": ("stakes.vision.selectors.visionzip", "VisionZip"),
+        "cdpruner": ("stakes.vision.selectors.cdpruner", "CDPruner"),
+        "fastv": ("stakes.vision.selectors.fastv", "FastV"),
+        "sparsevlm": ("stakes.vision.selectors.sparsevlm", "SparseVLM"),
+        "pyramiddrop": ("stakes.vision.selectors.pyramiddrop", "PyramidDrop"),
+    }
+)
+
+
+def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
+    """The selector that ``spec`` names, with its options; a selector is given back as it is."""
+    if not isinstance(spec, str):
+        return spec
+    name, _, options = spec.partition(":")
+    if name not in SELECTORS:
+        raise BadInput(f"no selector is called {name!r}; there are {', '.join(SELECTORS)}")
+    module, attribute = SELECTORS[name]
+    cls = getattr(import_module(module), attribute)
+    known = {field.name for field in fields(cls)}
+    values: dict[str, Any] = {}
+    for option in filter(None, re.split(r",(?![^(]*\))", options)):
+        key, equals, value = option.partition("=")
+        if not equals or key not in known:
+            raise BadInput(f"selector {name!r} has no option {option!r}; it takes {', '.join(sorted(known)) or 'none'}")
+        values[key] = _literal(value)
+    made: Selector | LayerSelector = cls(**values)
+    return made
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -1,0 +1,111 @@
+"""What is a selector that drops inside the language model?
+
+It names its stages, (layer, keep): before decoder layer ``layer`` runs, all but ``keep`` visual tokens leave the
+sequence, for this layer and all later ones, and with them their place in those layers' caches. Its budget is what is
+left after the last stage. One method chooses, seeing one unpadded sequence; ``deletion_layers.dropping`` does the rest.
+
+    with dropping(model.model.language_model, batch, FastV(), budgets) as drops:
+        ...prefill and decode...
+    drops.counts          # visual tokens that each decoder layer saw, by request
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from torch import Tensor
+
+from stakes.errors import BadInput
+from stakes.vision.deletion import Selection
+from stakes.vision.selectors.attention import decoder_rows
+from stakes.vision.selectors.base import check_budget, checked
+
+
+class Stage(NamedTuple):
+    """From decoder layer ``layer`` on (0 is the first), ``keep`` visual tokens are left."""
+
+    layer: int
+    keep: int
+
+
+@dataclass(frozen=True)
+class LayerView:
+    """One request's sequence, without padding, in front of decoder layer ``index``; T tokens, n of them visual.
+
+    ``hidden``: [T, D] what is about to enter the layer. ``visual``: [n] columns of the image tokens. ``columns``: [T]
+    the column that each token had in the unpruned prompt. ``inputs``: [T0, D] embeddings of the unpruned prompt.
+    ``cos``, ``sin``: [T, h] rotary factors. ``before``: [T, D] what entered layer ``index - 1``.
+    """
+
+    index: int
+    layers: Any
+    hidden: Tensor
+    before: Tensor
+    cos: Tensor
+    sin: Tensor
+    visual: Tensor
+    columns: Tensor
+    inputs: Tensor
+
+    def attention(self, rows: Tensor, of: Literal["previous", "this"] = "previous") -> Tensor:
+        """[H, R, T] attention of the query rows, of the layer just run or of the one about to run."""
+        layer, hidden = (self.index - 1, self.before) if of == "previous" else (self.index, self.hidden)
+        return decoder_rows(self.layers[layer], hidden, self.cos, self.sin, rows)
+
+
+@dataclass(frozen=True)
+class LayerSelector:
+    """Keeps ``budget`` visual tokens after its last drop. Override ``stages`` and ``choose``."""
+
+    name: ClassVar[str]
+
+    @property
+    def merges(self) -> bool:
+        """Whether kept tokens take in others; merged tokens count as tokens."""
+        return False
+
+    def stages(self, native: int, budget: int, depth: int) -> tuple[Stage, ...]:
+        """Where and how far to drop in a decoder of ``depth`` layers; the last ``keep`` is the budget."""
+        raise NotImplementedError
+
+    def choose(self, view: LayerView, keep: int) -> Selection:
+        """Which ``keep`` of the view's n visual tokens stay: indices 0..n-1 into ``view.visual``."""
+        raise NotImplementedError
+
+    def plan(self, native: int, budget: int, depth: int) -> tuple[Stage, ...]:
+        """``stages``, checked: rising layers inside the decoder, never more tokens again, the budget at the end."""
+        check_budget(budget, native)
+        if budget == native:
+            return ()
+        stages = self.stages(native, budget, depth)
+        layers, keeps = [stage.layer for stage in stages], [native, *(stage.keep for stage in stages)]
+        if not stages or layers != sorted(set(layers)) or layers[0] < 1 or layers[-1] >= depth:
+            raise BadInput(f"selector {self.name!r} drops at layers {layers}, which a decoder of {depth} has not all")
+        if keeps != sorted(keeps, reverse=True) or keeps[-1] != budget:
+            raise BadInput(f"selector {self.name!r} keeps {keeps[1:]} of {native}, which does not end at {budget}")
+        return stages
+
+    def select(self, view: LayerView, keep: int) -> Selection:
+        """``choose``, checked as for every selector."""
+        return checked(self.choose(view, keep), keep, len(view.visual), self.name)
+
+    def average(self, native: int, budget: int, depth: int) -> float:
+        """Layer-averaged visual tokens at this budget: (1/depth) sum over layers of the tokens that the layer sees."""
+        counts = [native] * depth
+        for stage in self.plan(native, budget, depth):
+            counts[stage.layer :] = [stage.keep] * (depth - stage.layer)
+        return sum(counts) / depth
+
+    def budget_for(self, native: int, average: float, depth: int) -> int:
+        """The largest budget whose layer average is at most ``average``, for arms equal in that quantity."""
+        low, high = 0, native
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.average(native, middle, depth) <= average else (low, middle - 1)
+        if low < 1:
+            floor = self.average(native, 1, depth)
+            raise BadInput(
+                f"selector {self.name!r} cannot average {average} of {native} tokens; its least is {floor:.1f}"
+            )
+        return low

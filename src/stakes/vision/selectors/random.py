@@ -1,0 +1,32 @@
+"""Keep tokens by dice: the baseline that a published method must beat.
+
+One permutation for each sample, seeded by its name, so a run repeats and the choice is nested over budgets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stakes.vision.selectors.base import Scene, Selector
+
+
+@dataclass(frozen=True)
+class Random(Selector):
+    """A uniform choice, the same for one sample and ``seed`` on every machine."""
+
+    name: ClassVar[str] = "random"
+    per_image: ClassVar[bool] = False
+    seed: int = 0
+
+    def rank(self, scene: Scene, count: int) -> Tensor:
+        """[count] indices, a prefix of the sample's permutation."""
+        digest = hashlib.blake2b(f"{self.seed}:{scene.sample}".encode(), digest_size=8).digest()
+        dice = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
+        order = dice.permutation(len(scene.features))[:count]
+        return torch.from_numpy(order).to(scene.features.device)

@@ -1,0 +1,76 @@
+"""VisionZip (Yang et al., 2024): keep the tokens that the encoder looks at, and merge the rest into a few.
+
+Dominant tokens: the highest attention received in one encoder block. The paper reads the row of CLS; Qwen's encoder
+and SigLIP have none, so it is the mean over heads and queries, averaged over each 2 x 2 merge group and put back from
+window order into reading order (both by the model, which knows its encoder). Contextual tokens, of what is left over in
+reading order: every step-th token is a target, every other one goes to its most similar target by cosine of head-mean
+keys, and
+
+    target' = target + mean of its assigned tokens          (added, not averaged, as in the public code)
+
+A contextual token stands at its target's own place. Of a budget, ``contextual`` (default 10 of 64, the paper's 54 + 10)
+is spent on them, and they count. ``merge=False`` spends all of it on dominant tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from stakes.errors import BadInput
+from stakes.vision.deletion import Selection
+from stakes.vision.selectors.base import Scene, Selector, top
+
+
+@dataclass(frozen=True)
+class VisionZip(Selector):
+    """Dominant tokens by encoder attention, plus contextual ones that take in the rest."""
+
+    name: ClassVar[str] = "visionzip"
+    needs_encoder_attention: ClassVar[bool] = True
+    merge: bool = True
+    contextual: float = 10 / 64
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.contextual <= 1:
+            raise BadInput(f"visionzip's contextual share is between 0 and 1, not {self.contextual!r}")
+
+    @property
+    def merges(self) -> bool:
+        """Yes, unless told otherwise."""
+        return self.merge
+
+    def choose(self, scene: Scene, budget: int) -> Selection:
+        """Dominant indices, then contextual ones with the weights that form them."""
+        if scene.received is None or scene.keys is None:
+            raise BadInput("visionzip reads the encoder's attention, which this model's encoder does not give")
+        native = len(scene.features)
+        targets = round(budget * self.contextual) if self.merge and budget < native else 0
+        dominant = top(scene.received, budget - targets)
+        if targets == 0:
+            return Selection(dominant)
+        left = torch.ones(native, dtype=torch.bool, device=dominant.device)
+        left[dominant] = False
+        rest = left.nonzero()[:, 0]
+        step = max(1, len(rest) // targets)
+        centre = rest[::step][:targets]
+        weights = torch.zeros(budget, native, device=dominant.device)
+        weights[torch.arange(len(dominant)), dominant] = 1
+        weights[len(dominant) :] = _contextual_weights(scene.keys, rest, centre, native)
+        return Selection(torch.cat((dominant, centre)), weights)
+
+
+def _contextual_weights(keys: Tensor, rest: Tensor, centre: Tensor, native: int) -> Tensor:
+    """[C, N]: 1 at each target, 1/m at each of the m tokens assigned to it."""
+    weights = torch.zeros(len(centre), native, device=keys.device)
+    others = rest[~torch.isin(rest, centre)]
+    if len(others):
+        similarity = normalize(keys[others].float(), dim=-1) @ normalize(keys[centre].float(), dim=-1).T
+        weights[similarity.argmax(1), others] = 1
+        weights /= weights.sum(1, keepdim=True).clamp_min(1)
+    weights[torch.arange(len(centre)), centre] = 1
+    return weights

@@ -1,0 +1,88 @@
+"""A checkpoint on disk becomes a model that answers, or one sentence says why not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tests.models.tiny import FAMILIES, image_processor, picture, tiny, tokenizer
+
+from stakes import models
+from stakes.errors import BadInput
+from stakes.models import Request
+
+
+def save(family: str, folder: Path) -> Path:
+    model = tiny(family)
+    model.model.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    image_processor(family).save_pretrained(folder)
+    (folder / "chat_template.jinja").write_text(model.processor.template, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_loads_and_answers_like_the_model_it_was_saved_from(family: str, tmp_path: Path) -> None:
+    loaded = models.load(str(save(family, tmp_path)), device="cpu", max_new_tokens=8)
+    request = Request(picture(150, 120), "What is it?", 7, "deletion")
+    (ours,), (theirs,) = loaded.answer([request]), tiny(family).answer([request])
+    assert ours.text == theirs.text
+    assert loaded.family == tiny(family).family
+    assert next(loaded.model.parameters()).dtype == torch.float32
+
+
+def test_the_processors_chat_template_is_preferred_to_the_tokenizers(tmp_path: Path) -> None:
+    folder = save("llava_onevision", tmp_path)
+    (folder / "chat_template.jinja").unlink()
+    path = folder / "tokenizer_config.json"
+    stated = json.loads(path.read_text()) | {"chat_template": "text only"}
+    path.write_text(json.dumps(stated))
+    template = tiny("llava_onevision").processor.template
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    assert models.load(str(folder), device="cpu", dtype="bfloat16").processor.template == template
+
+
+def test_bfloat16_answers_and_spends_the_same_tokens(tmp_path: Path) -> None:
+    loaded = models.load(str(save("qwen3_vl", tmp_path)), device="cpu", dtype="bfloat16")
+    requests = [Request(picture(150, 120), "What?", 5, "deletion", s) for s in ("redundancy", "fastv", "visionzip")]
+    assert [answer.realised_tokens for answer in loaded.answer(requests)] == [5, 5, 5]
+    assert next(loaded.model.parameters()).dtype == torch.bfloat16
+    assert loaded.max_new_tokens == 16
+
+
+def test_no_weights_and_no_network_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(BadInput, match="no model at 'nobody/nothing-here': .*give a folder that has the weights"):
+        models.load("nobody/nothing-here")
+
+
+def test_a_folder_without_weights_is_one_sentence(tmp_path: Path) -> None:
+    folder = save("qwen2_vl", tmp_path)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(BadInput, match="cannot be loaded"):
+        models.load(str(folder))
+    with pytest.raises(BadInput, match="no model at"):
+        models.load(str(tmp_path / "nowhere"))
+
+
+def test_an_unknown_architecture_says_what_is_known(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(BadInput, match="is a bert, .* it knows llava_onevision, qwen2_5_vl, qwen2_vl, qwen3_vl"):
+        models.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["embedded", "embedded-llava"])
+def test_the_embedded_readers_are_named_as_not_shipped(name: str) -> None:
+    with pytest.raises(BadInput, match=f"the weights of '{name}' are not shipped yet"):
+        models.load(name)
+
+
+def test_options_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="'float13' is not a torch dtype"):
+        models.load(str(tmp_path), dtype="float13")
+    with pytest.raises(BadInput, match="at least one token long"):
+        models.load(str(tmp_path), max_new_tokens=0)
+    with pytest.raises(BadInput, match="is an address"):
+        models.load("http://127.0.0.1:8000")

@@ -56,3 +56,17 @@ def test_the_result_table_is_what_plan_computes() -> None:
         assert best.budgets == {"high": int(high), "low": int(low)}
         assert [f"{best.errors[t]:.3f}" for t in ("high", "low")] == [error_high, error_low]
         assert f"{best.cwe:.3f}" == cwe
+
+
+def test_the_page_example_fits_as_its_comments_say(tmp_path: Path) -> None:
+    from PIL import Image
+
+    from stakes import count_tokens, fit
+
+    assert "# 4956 tokens for an A4 page" in README
+    assert "# (300, 4956, (0.254, 0.239))" in README
+    path = tmp_path / "page.png"
+    Image.new("RGB", (1654, 2339), "white").save(path)
+    fitted = fit(path, budget=304)
+    assert count_tokens("qwen2.5-vl", 1654, 2339) == fitted.native == 4956
+    assert (fitted.tokens, *(round(s, 3) for s in fitted.scale)) == (300, 0.254, 0.239)

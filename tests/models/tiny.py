@@ -120,10 +120,11 @@ def image_processor(family: str) -> Any:
 
 @cache
 def tiny(family: str, attention: str = "sdpa") -> LocalVLM:
-    """One model a family and attention implementation, the same weights every time."""
+    """One model a family and attention implementation, the same weights every time, whoever asks first."""
     torch.manual_seed(1)
-    made = tf.AutoModelForImageTextToText.from_config(config(family), attn_implementation=attention).eval()
-    with torch.no_grad():
+    with torch.inference_mode(False):  # a test in inference mode would leave weights that no other test can use
+        made = tf.AutoModelForImageTextToText.from_config(config(family), attn_implementation=attention).eval()
+    with torch.inference_mode(False), torch.no_grad():
         for name, parameter in made.named_parameters():
             # Default initialisation is so small that no token attends to any other in particular.
             if parameter.dim() > 1 and "norm" not in name:

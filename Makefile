@@ -38,7 +38,7 @@ clean:
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install --constraint constraints.txt --editable '.[dev,local]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub]'
 	@touch $@
 
 .venv/.bench: .venv/.dev

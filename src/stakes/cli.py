@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from stakes.commands import data
 from stakes.commands.explain import explain
 from stakes.commands.plan import plan
 from stakes.commands.reproduce import reproduce
@@ -27,6 +28,7 @@ app.command()(plan)
 app.command()(explain)
 app.command()(reproduce)
 app.command()(tokens)
+app.add_typer(data.app, name="data")
 
 # Wrong options and missing arguments: typer's own error class, wherever this version of typer keeps it.
 _UsageError: Any = typer.BadParameter.__base__

@@ -1,0 +1,184 @@
+"""Can this samples file be used? Everything that is wrong with it, by line, and what it holds; nothing is mended.
+
+A problem is fatal where a run would have to stop or leave the sample out: a malformed line, no answer, an id used
+twice, an image that is missing or cannot be read. An image with fewer native tokens than the largest budget is not:
+the paper leaves such images out so that every budget is feasible without clamping, and a smaller grid also will do.
+
+    found = check("questions.jsonl", native_tokens("qwen2.5-vl"), largest_budget=576)
+    found.usable, found.tiers, [(p.line, p.message) for p in found.problems]
+
+``native`` is ``stakes.vision.sight.native_tokens(family)``: this room may not import that one.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median_low
+from typing import Any
+
+from stakes.data.check_lines import Line, read_lines
+from stakes.data.images import image_source
+from stakes.data.sample import Sample
+from stakes.errors import StakesError
+from stakes.signals import KeywordRule
+from stakes.signals.base import Signal
+
+Key = tuple[str, str]  # what makes two images the same one: their path, or their bytes
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong, on one line or (``line`` is None) with the file as a whole."""
+
+    line: int | None
+    kind: str  # malformed, id, duplicate, question, answers, image, native, tier, task, document, file
+    message: str
+    fatal: bool = True
+
+
+@dataclass
+class Findings:
+    """What a samples file holds, and every problem in it; counts are over the lines that are not malformed."""
+
+    path: str
+    largest_budget: int
+    samples: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    tiers: Counter[str] = field(default_factory=Counter)
+    tiers_from: Counter[str] = field(default_factory=Counter)  # "file" or "signal"
+    documents: int = 0
+    images: Counter[Key] = field(default_factory=Counter)  # how many samples ask about each
+    native: dict[Key, int] = field(default_factory=dict)
+    ignored_keys: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def usable(self) -> bool:
+        """Whether a run can take every sample of the file."""
+        return not any(problem.fatal for problem in self.problems)
+
+    @property
+    def native_range(self) -> tuple[int, int, int] | None:
+        """Least, median and most native tokens over the images that could be read."""
+        counts = sorted(self.native.values())
+        return (counts[0], median_low(counts), counts[-1]) if counts else None
+
+    def record(self) -> dict[str, Any]:
+        """The same for machines."""
+        least, middle, most = self.native_range or (None, None, None)
+        return {
+            "path": self.path,
+            "usable": self.usable,
+            "samples": self.samples,
+            "bad_lines": sorted({p.line for p in self.problems if p.fatal and p.line is not None}),
+            "problems": [asdict(problem) for problem in self.problems],
+            "kinds": dict(Counter(problem.kind for problem in self.problems)),
+            "tiers": dict(self.tiers),
+            "tiers_from": dict(self.tiers_from),
+            "documents": self.documents,
+            "images": len(self.images),
+            "most_questions_an_image": max(self.images.values(), default=0),
+            "largest_budget": self.largest_budget,
+            "native": {"least": least, "median": middle, "most": most},
+            "ignored_keys": dict(self.ignored_keys),
+        }
+
+
+def check(
+    path: str | Path,
+    native: Callable[[Path | bytes], int],
+    *,
+    largest_budget: int = 576,
+    signal: Signal | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Findings:
+    """Look at every line, and at every image once; ``advance`` is told the bytes of each line when it is done."""
+    found = Findings(str(path), largest_budget)
+    looker = _Looker(found, Path(path).parent, native, signal or KeywordRule())
+    for line in read_lines(path):
+        looker.look(line)
+        advance(line.bytes)
+    looker.finish()
+    return found
+
+
+class _Looker:
+    """What must be remembered from line to line."""
+
+    def __init__(self, found: Findings, base: Path, native: Callable[[Path | bytes], int], signal: Signal) -> None:
+        self.found, self.base, self.native, self.signal = found, base, native, signal
+        self.ids: dict[str, int] = {}
+        self.documents: set[str] = set()
+        self.document_of: dict[Key, tuple[str | None, int]] = {}
+        self.unreadable: dict[Key, str] = {}
+        self.without_image: list[int] = []
+
+    def look(self, line: Line) -> None:
+        for fault in line.faults:
+            self._problem(line.number, fault.kind, fault.message)
+        self.found.ignored_keys.update(line.ignored)
+        if (sample := line.sample) is None:
+            return
+        self.found.samples += 1
+        if sample.id in self.ids:
+            first = self.ids[sample.id]
+            self._problem(line.number, "duplicate", f"the id {sample.id!r} is that of line {first}; make ids unique")
+        elif sample.id:
+            self.ids[sample.id] = line.number
+        self.found.tiers[sample.tier or self.signal(sample.question, sample.task).tier] += 1
+        self.found.tiers_from["file" if sample.tier else "signal"] += 1
+        if sample.document is not None:
+            self.documents.add(sample.document)
+        if sample.image is not None:
+            self._image(line.number, sample)
+        elif not any(fault.kind == "image" for fault in line.faults):
+            self.without_image.append(line.number)
+
+    def finish(self) -> None:
+        found = self.found
+        found.documents = len(self.documents)
+        if not found.samples and not found.problems:
+            self._problem(None, "file", "the file holds no samples; each line needs id, image, question and answers")
+        if found.samples and len(self.without_image) == found.samples:
+            self._problem(None, "image", "no sample has an image: good for training a signal, not for a run", False)
+        else:
+            for number in self.without_image:
+                self._problem(number, "image", "the sample has no image, and others of this file have")
+        if found.samples > 1 and len(found.tiers) == 1:
+            only = next(iter(found.tiers))
+            self._problem(None, "tier", f"every sample is in the tier {only!r}: there is nothing to allocate", False)
+        found.problems.sort(key=lambda problem: (problem.line or 0, problem.kind))
+
+    def _problem(self, line: int | None, kind: str, message: str, fatal: bool = True) -> None:
+        self.found.problems.append(Problem(line, kind, message, fatal))
+
+    def _image(self, number: int, sample: Sample) -> None:
+        try:
+            source = image_source(sample, self.base)
+        except StakesError as error:
+            self._problem(number, "image", str(error))
+            return
+        if isinstance(source, bytes):
+            key, name = ("bytes", hashlib.sha256(source).hexdigest()), "the embedded image"
+        else:
+            key, name = ("path", str(source.absolute())), f"the image {sample.image}"
+        self.found.images[key] += 1
+        self._measure(key, source)
+        if key in self.unreadable:
+            self._problem(number, "image", f"{name} is unreadable: {self.unreadable[key]}")
+        elif (tokens := self.found.native[key]) < (budget := self.found.largest_budget):
+            message = f"{name} has {tokens} native tokens, fewer than the largest budget {budget}"
+            self._problem(number, "native", message, fatal=False)
+        document, first = self.document_of.setdefault(key, (sample.document, number))
+        if document != sample.document:
+            message = f"{name} is of document {sample.document!r} here and of {document!r} on line {first}"
+            self._problem(number, "document", message, fatal=False)
+
+    def _measure(self, key: Key, source: Path | bytes) -> None:
+        if key in self.found.native or key in self.unreadable:
+            return
+        try:
+            self.found.native[key] = self.native(source)
+        except StakesError as error:
+            self.unreadable[key] = str(error)

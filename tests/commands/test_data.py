@@ -1,0 +1,165 @@
+"""``stakes data``: one page or one object, every bad line named, exit status 2 where a file cannot be used."""
+
+import io
+import json
+import subprocess
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from PIL import Image
+from tests.data.hub_tables import HIGH, LOW, row, write_copy
+
+from stakes import cli
+from stakes.commands import data, progress
+
+
+@pytest.fixture(autouse=True)
+def _with_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands under the name ``data``, whether or not the real application has them."""
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.add_typer(data.app, name="data")
+    monkeypatch.setattr(cli, "app", app)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _stakes(*words: object, err: io.StringIO | None = None) -> subprocess.CompletedProcess[str]:
+    out, err = io.StringIO(), err or io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+        cli.main([str(word) for word in words])
+    return subprocess.CompletedProcess([], int(left.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def _samples(folder: Path, count: int = 4) -> Path:
+    Image.new("RGB", (560, 700)).save(folder / "p.png")
+    lines = [
+        {"id": i, "image": "p.png", "question": HIGH if i % 2 else LOW, "answers": ["x"], "document": "p"}
+        for i in range(count)
+    ]
+    file = folder / "samples.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def test_a_good_file_is_a_page_and_status_0(tmp_path: Path) -> None:
+    done = _stakes("data", "check", _samples(tmp_path), "--largest-budget", 500)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "samples    4 on 1 documents, 1 images, at most 4 on one image",
+        "tiers      low 2, high 2 (4 by the keyword rule)",
+        "native     500 to 500 visual tokens in qwen2.5-vl, median 500",
+        "Every line can be used.",
+    ]
+
+
+def test_images_below_the_largest_budget_are_named_and_the_file_stays_usable(tmp_path: Path) -> None:
+    done = _stakes("data", "check", _samples(tmp_path))
+    assert done.returncode == 0
+    assert "to know    lines 1, 2, 3, 4: the image p.png has 500 native tokens, fewer than the" in done.stdout
+    assert "4 samples have fewer native tokens than 576: enlarge" in done.stdout
+    assert "measure no budget above 500." in done.stdout
+    assert "unusable" not in done.stdout
+
+
+def test_a_bad_file_names_each_line_and_leaves_with_status_2(tmp_path: Path) -> None:
+    file = _samples(tmp_path)
+    before = file.read_text() + "{\n" + '{"id": 0, "image": "none.png", "question": "?", "answers": []}\n'
+    file.write_text(before)
+    done = _stakes("data", "check", file, "--largest-budget", 500)
+    assert done.returncode == 2
+    assert "unusable   line 5: the line is not JSON" in done.stdout
+    assert "unusable   line 6: answers must be a non-empty list of strings, not []" in done.stdout
+    assert "unusable   line 6: the id '0' is that of line 1" in done.stdout
+    assert "unusable   line 6: the image none.png is unreadable" in done.stdout
+    assert "Every line can be used" not in done.stdout
+    assert done.stderr == (
+        f"stakes: {file} cannot be used as it is: 4 problems on 2 lines, all named above; mend or remove them\n"
+    )
+    assert file.read_text() == before
+    machine = _stakes("data", "check", file, "--json")
+    record = json.loads(machine.stdout)
+    assert (machine.returncode, machine.stderr.count("\n"), record["usable"]) == (2, 1, False)
+    assert record["bad_lines"] == [5, 6]
+
+
+def test_json_is_one_object(tmp_path: Path) -> None:
+    done = _stakes("data", "check", _samples(tmp_path), "--json", "--family", "claude")
+    record: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (record["samples"], record["tiers"], record["family"]) == (4, {"low": 2, "high": 2}, "claude")
+
+
+def test_what_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> None:
+    for words in (
+        ("check", tmp_path / "none.jsonl"),
+        ("check", _samples(tmp_path), "--family", "qwen-2.5"),
+        ("check", _samples(tmp_path), "--largest-budget", 0),
+        ("fetch", "squad", "--out", tmp_path / "o"),
+        ("fetch", "docvqa", "--out", tmp_path / "o", "--parquet", tmp_path / "none"),
+        ("draw", "novels", "--out", tmp_path / "o"),
+        ("draw", "swatches", "--out", tmp_path / "p.png"),
+    ):
+        done = _stakes("data", *words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), words
+
+
+def test_fetch_writes_a_set_that_check_calls_usable_and_the_next_set_stays_apart(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    table = [row("docvqa", i, HIGH if i % 2 else LOW) for i in range(20)]
+    copy = write_copy("docvqa", tmp_path / "copy", table)
+    pilot, main = tmp_path / "pilot", tmp_path / "main"
+    words = ("data", "fetch", "docvqa", "--parquet", copy, "--per-tier", 3)
+    first = _stakes(*words, "--out", pilot)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout.splitlines() == [
+        f"samples  high 3, low 3 in {pilot / 'samples.jsonl'}",
+        "scanned  6 rows: rows 0 to 5 of docvqa validation; a later set may start with --skip 6",
+        "skipped  0 with fewer than 640 native tokens at the permitted size, 0 of a tier that was full",
+    ]
+    refused = _stakes(*words, "--out", main, "--skip", 5, "--apart-from", pilot)
+    assert refused.returncode == 2
+    assert "start it at row 6 or after" in refused.stderr
+    record = json.loads(_stakes(*words, "--out", main, "--skip", 6, "--apart-from", pilot, "--json").stdout)
+    assert (record["start"], record["scanned"], record["stop"], record["taken"]) == (6, 6, 12, {"high": 3, "low": 3})
+    for folder in (pilot, main):
+        checked = json.loads(_stakes("data", "check", folder / "samples.jsonl", "--json").stdout)
+        assert (checked["usable"], checked["problems"], checked["samples"]) == (True, [], 6)
+        assert checked["native"] == {"least": 972, "median": 972, "most": 972}
+
+
+def test_fetch_takes_a_task_as_its_tier(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    copy = write_copy("textvqa", tmp_path / "copy", [row("textvqa", i) for i in range(5)])
+    out = tmp_path / "o"
+    done = _stakes(
+        "data", "fetch", "textvqa", "--parquet", copy, "--per-tier", 4, "--as-tier", "medium", "--out", out, "--json"
+    )
+    assert json.loads(done.stdout)["taken"] == {"medium": 4}
+
+
+def test_draw_writes_the_solid_colours(tmp_path: Path) -> None:
+    done = _stakes("data", "draw", "swatches", "--out", tmp_path / "o", "--per-tier", 3, "--json")
+    assert json.loads(done.stdout)["count"] == 3
+    checked = json.loads(_stakes("data", "check", tmp_path / "o" / "samples.jsonl", "--json").stdout)
+    assert (checked["usable"], checked["tiers"], checked["native"]["least"]) == (True, {"low": 3}, 1296)
+
+
+def test_a_log_gets_a_plain_line_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.0)
+    done = _stakes("data", "check", _samples(tmp_path), "--json")
+    assert json.loads(done.stdout)["samples"] == 4
+    assert [line.split(",")[0] for line in done.stderr.splitlines()] == [
+        f"stakes: checking: {share}%" for share in (25, 50, 75, 100)
+    ]
+
+
+def test_a_terminal_gets_a_bar_and_the_object_stays_alone(tmp_path: Path) -> None:
+    done = _stakes("data", "check", _samples(tmp_path), "--json", err=_Terminal())
+    assert "checking" in done.stderr
+    assert json.loads(done.stdout)["samples"] == 4

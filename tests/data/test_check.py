@@ -1,0 +1,205 @@
+"""A samples file is looked at line by line: every bad line is named, and a file called usable can be read."""
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from PIL import Image
+
+from stakes.data.check import Findings, check
+from stakes.data.jsonl import read_samples
+from stakes.errors import BadInput
+from stakes.vision.sight import native_tokens
+
+GOOD = {"id": "a", "image": "p.png", "question": "What is the total?", "answers": ["$5"], "document": "p"}
+
+
+def _png(width: int, height: int) -> bytes:
+    file = io.BytesIO()
+    Image.effect_noise((width, height), 80).save(file, "PNG")
+    return file.getvalue()
+
+
+def _write(folder: Path, lines: list[Any]) -> Path:
+    file = folder / "samples.jsonl"
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    file.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return file
+
+
+def _told(found: Findings) -> list[tuple[int | None, str, bool]]:
+    return [(problem.line, problem.kind, problem.fatal) for problem in found.problems]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "p.png").write_bytes(_png(700, 900))
+    (tmp_path / "small.png").write_bytes(_png(280, 280))
+    (tmp_path / "torn.png").write_bytes(_png(700, 900)[:-400])
+    return tmp_path
+
+
+def test_every_bad_line_is_named_with_every_fault(folder: Path) -> None:
+    file = _write(
+        folder,
+        [
+            GOOD,
+            "{broken",
+            "",
+            "[1]",
+            {**GOOD, "id": "b", "answers": []},
+            {**GOOD, "id": "a"},
+            {**GOOD, "id": "c", "image": "none.png"},
+            {**GOOD, "id": "d", "image": "torn.png", "answers": [" ", ""]},
+            {**GOOD, "id": "e", "image": "http://example.org/p.png"},
+            {**GOOD, "id": "f", "image": "small.png", "document": "s"},
+            {"image": "p.png", "answer": "5", "document": "p"},
+            {**GOOD, "id": None, "question": "", "tier": 5},
+            {**GOOD, "id": "g", "question": "\ud800?"},
+            {**GOOD, "id": "h", "image": None},
+            {**GOOD, "id": "i", "question": "Who signed?"},
+        ],
+    )
+    found = check(file, native_tokens())
+    assert _told(found) == [
+        (2, "malformed", True), (4, "malformed", True), (5, "answers", True), (6, "duplicate", True),
+        (7, "image", True), (8, "answers", True), (8, "image", True), (9, "image", True), (10, "native", False),
+        (11, "answers", True), (11, "id", True), (11, "question", True), (12, "id", True), (12, "question", True),
+        (12, "tier", True), (13, "malformed", True), (14, "image", True),
+    ]  # fmt: skip
+    messages = {(p.line, p.kind): p.message for p in found.problems}
+    assert messages[6, "duplicate"] == "the id 'a' is that of line 1; make ids unique"
+    assert "none.png is unreadable: no image can be read at" in messages[7, "image"]
+    assert "torn.png is unreadable: the image cannot be decoded" in messages[8, "image"]
+    assert messages[10, "native"] == "the image small.png has 100 native tokens, fewer than the largest budget 576"
+    assert "the line has ['image', 'answer', 'document']" in messages[11, "answers"]
+    assert not found.usable
+    assert found.ignored_keys == {"answer": 1}
+    assert found.record()["bad_lines"] == [2, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14]
+    json.dumps(found.record(), ensure_ascii=False).encode()  # no half surrogate pair gets out
+
+
+def test_headers_alone_do_not_show_a_torn_file(folder: Path) -> None:
+    file = _write(folder, [{**GOOD, "image": "torn.png"}, {**GOOD, "id": "b", "question": "Who?", "image": "torn.png"}])
+    assert not check(file, native_tokens()).usable
+    assert check(file, native_tokens(decode=False)).usable
+
+
+def test_counts_of_tiers_documents_and_images(folder: Path) -> None:
+    inline = "data:image/png;base64," + base64.b64encode(_png(280, 560)).decode()
+    file = _write(
+        folder,
+        [
+            {**GOOD, "tier": "medium"},
+            {**GOOD, "id": 2},
+            {**GOOD, "id": "c", "image": "./p.png"},
+            {**GOOD, "id": "d", "question": "Who?", "image": inline, "document": None},
+            {**GOOD, "id": "e", "question": "Why?", "image": inline, "document": None},
+        ],
+    )
+    looked_at: list[Path | bytes] = []
+    count = native_tokens()
+
+    def native(source: Path | bytes) -> int:
+        looked_at.append(source)
+        return count(source)
+
+    found = check(file, native, largest_budget=200)
+    assert (found.samples, found.usable, found.problems) == (5, True, [])
+    assert found.tiers == {"medium": 1, "high": 2, "low": 2}
+    assert found.tiers_from == {"file": 1, "signal": 4}
+    assert (found.documents, len(found.images), sorted(found.images.values())) == (1, 2, [2, 3])
+    assert len(looked_at) == 2  # each image once, however many questions it has
+    assert found.native_range == (200, 200, 800)
+
+
+def test_one_image_in_two_documents_breaks_their_independence(folder: Path) -> None:
+    file = _write(folder, [GOOD, {**GOOD, "id": "b", "question": "Who?", "document": "other"}])
+    (problem,) = check(file, native_tokens()).problems
+    assert (problem.line, problem.fatal) == (2, False)
+    assert problem.message == "the image p.png is of document 'other' here and of 'p' on line 1"
+
+
+def test_files_for_signals_and_files_of_one_tier_are_usable_and_say_so(folder: Path) -> None:
+    text_only = [{"id": i, "question": q, "answers": ["x"]} for i, q in enumerate(["Total?", "Who?"])]
+    assert _told(check(_write(folder, text_only), native_tokens())) == [(None, "image", False)]
+    assert _told(check(_write(folder, [GOOD, {**GOOD, "id": "b"}]), native_tokens())) == [(None, "tier", False)]
+
+
+def test_files_that_hold_nothing_or_cannot_be_opened(folder: Path) -> None:
+    assert _told(check(_write(folder, ["", " "]), native_tokens())) == [(None, "file", True)]
+    with pytest.raises(BadInput, match="there is no file"):
+        check(folder / "none.jsonl", native_tokens())
+    with pytest.raises(BadInput, match="cannot be read"):
+        check(folder, native_tokens())
+    latin = folder / "latin.jsonl"
+    latin.write_bytes(json.dumps(GOOD).encode() + b'\n{"id": "caf\xe9"}\n')
+    (problem,) = check(latin, native_tokens()).problems
+    assert (problem.line, problem.message) == (2, "the line is not UTF-8 at byte 12")
+
+
+def test_endless_lines_are_malformed_not_a_crash(folder: Path) -> None:
+    file = _write(folder, ["[" * 200_000, '{"id": ' + "9" * 5000 + "}", GOOD])
+    assert [kind for _, kind, _ in _told(check(file, native_tokens()))] == ["malformed", "malformed"]
+
+
+def test_progress_adds_up_to_the_size_of_the_file(folder: Path) -> None:
+    file = _write(folder, [GOOD, "{", {**GOOD, "id": "ü", "question": "Wer?"}])
+    told: list[int] = []
+    check(file, native_tokens(), advance=told.append)
+    assert sum(told) == file.stat().st_size
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(0, 3), st.floats(), st.text("ab \\\"\n\u2028", max_size=3),
+    st.lists(st.one_of(st.text("ab ", max_size=2), st.none()), max_size=2),
+)  # fmt: skip
+RECORDS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("id", "image", "question", "answers", "task", "tier", "document", "x"), VALUES)
+)
+NEARLY_GOOD = st.builds(
+    lambda number, change: {**GOOD, "id": number, **change}, st.integers(0, 9), st.one_of(st.just({}), RECORDS)
+)
+LINES = st.lists(st.one_of(NEARLY_GOOD.map(json.dumps), st.sampled_from(["", "{", "7", "null", "{}"])), max_size=6)
+
+
+@given(LINES)
+@example([json.dumps(GOOD)])
+def test_what_check_calls_usable_can_be_read_and_what_cannot_be_read_it_names(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
+    file = _write(tmp_path_factory.mktemp("lines"), lines)
+    found = check(file, lambda _: 1000)
+    bad = {problem.line for problem in found.problems if problem.fatal}
+    try:
+        samples = read_samples(file)
+    except BadInput as error:
+        words = str(error).split()
+        refused = int(words[1]) if words[0] == "line" else None
+        assert refused in bad
+    else:
+        assert len(samples) == found.samples
+        if found.usable:
+            assert sum(found.tiers.values()) == len(samples)
+
+
+@pytest.mark.parametrize(
+    ("name", "tiers", "documents", "short"),
+    [
+        ("docvqa", {"high": 300, "low": 300}, 158, 0),
+        ("chartqa", {"high": 200, "low": 200}, 232, 192),
+        ("sroie", {"high": 79, "low": 80}, 40, 20),
+    ],
+)
+def test_real_questions_are_usable(
+    real_data: Path, name: str, tiers: dict[str, int], documents: int, short: int
+) -> None:
+    found = check(real_data / name / "questions.jsonl", native_tokens())
+    assert found.usable
+    assert (dict(found.tiers), found.documents, len(found.images)) == (tiers, documents, documents)
+    assert sum(problem.kind == "native" for problem in found.problems) == len(found.problems) == short

@@ -52,8 +52,8 @@ def test_a_tampered_figure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     changed["frontier"][2]["cwe"]["5"] = 0.250
     changed["label_validation"]["llm_judge"]["kappa"] = 0.46
     changed["latency_a100_resolution_ms"]["304"]["ms"] = 346.1
-    for module in ("stakes.experiments.published", "stakes.experiments.published_labels"):
-        monkeypatch.setattr(f"{module}.figures", lambda: changed)
+    for module in ("published", "published_labels", "published_tables"):
+        monkeypatch.setattr(f"stakes.experiments.{module}.figures", lambda: changed)
     names = set(_failing())
     assert {
         "cross-dataset ChartQA: break-even",

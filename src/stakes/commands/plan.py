@@ -73,7 +73,8 @@ def _curves(path: Path | None, published: str | None) -> "tuple[dict[str, Curve]
         from stakes.budgets.curve_files import read_curves
 
         return read_curves(path), str(path)
-    from stakes.experiments.published import NAMES, PER_TIER, curves
+    from stakes.experiments.published import curves
+    from stakes.experiments.published_tables import NAMES, PER_TIER
 
     if published not in PER_TIER:
         raise BadInput(f"there are no published curves of {published!r}; choose one of {', '.join(PER_TIER)}")

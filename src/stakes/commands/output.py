@@ -33,7 +33,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
-        numeric = all(isinstance(row[i], int | float) or str(row[i])[:1].isdigit() for row in rows if row[i] != "")
+        numeric = all(
+            isinstance(row[i], int | float) or str(row[i])[:1].isdigit() for row in rows if row[i] not in ("", None)
+        )
         table.add_column(column, justify="right" if numeric and rows else "left", overflow="fold")
     for row in rows:
         table.add_row(*(show(cell) for cell in row))
@@ -44,7 +46,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
 
 def show(value: object) -> str:
-    """Numbers as a person writes them: rates to three decimals, tiny p-values in powers of ten."""
+    """Numbers as a person writes them: rates to three decimals, tiny p-values in powers of ten, nothing for None."""
+    if value is None:
+        return ""
     if isinstance(value, bool) or not isinstance(value, float):
         return str(value)
     if math.isinf(value):

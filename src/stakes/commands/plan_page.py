@@ -63,7 +63,7 @@ def _print_ratios(plan: Plan) -> None:
             f"{row.ratio:g}",
             *(row.budgets[tier] for tier in tiers),
             row.cwe,
-            row.uniform_cwe or "",
+            row.uniform_cwe,
         )
         for row in plan.ratios
     ]

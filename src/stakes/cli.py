@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import typer
 
 from stakes.commands import data
+from stakes.commands.calibrate import calibrate
+from stakes.commands.evaluate import evaluate
 from stakes.commands.explain import explain
 from stakes.commands.plan import plan
 from stakes.commands.reproduce import reproduce
@@ -29,6 +31,8 @@ app.command()(explain)
 app.command()(reproduce)
 app.command()(tokens)
 app.add_typer(data.app, name="data")
+app.command()(calibrate)
+app.command()(evaluate)
 
 # Wrong options and missing arguments: typer's own error class, wherever this version of typer keeps it.
 _UsageError: Any = typer.BadParameter.__base__

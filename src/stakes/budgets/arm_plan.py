@@ -1,0 +1,150 @@
+"""What does each arm ask of each image, so that all arms really spend the same?
+
+The policy's budgets fix the total; ``arms`` hands it out. By deletion that is what is asked. By resizing a grid rarely
+holds exactly the budget, so what one image leaves goes to the next of its tier (``vision.carry``), and what is asked of
+an image is the tokens that its fitted size takes. Pages of one shape may all stop short of a small budget (672x784 at
+32 takes 30, and 42 next), so the share that may be carried widens until every arm lands. LLaVA's AnyRes rungs are
+aligned to the total instead. What will be spent is known, and checked by the ledger, before anything is answered.
+
+    plan = plan_arms(asked, policy, model, "resolution", ["uniform", "cost"])
+    plan.budgets["uniform"][17]
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stakes.budgets import arms as ways
+from stakes.budgets.ledger import TOLERANCE, Ledger
+from stakes.budgets.policy import Policy
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
+from stakes.evaluation.asked import Asked
+from stakes.models.about import family_of, image_features, native_tokens
+from stakes.models.base import Mechanism
+from stakes.vision.carry import BOUND, Carry, fit_sizes
+from stakes.vision.density import PATCH_FEATURES, density, patch_features
+from stakes.vision.geometry import count_tokens
+from stakes.vision.ladder import align_ladders, ladder
+from stakes.vision.sizes import fitted_size
+
+ARMS = ("uniform", "content", "cost", "anti")
+ANYRES = "llava-onevision"
+BOUNDS = (BOUND, 0.3, 0.5, 1.0)  # of a budget that may be carried over
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """``nominal``: each arm's share of the one total, by sample. ``budgets``: what is asked of the model for it."""
+
+    samples: tuple[str, ...]
+    nominal: Mapping[str, tuple[int, ...]]
+    budgets: Mapping[str, tuple[int, ...]]
+    total: int
+    mechanism: str
+    """As the ledger knows it: deletion, resolution or anyres."""
+    density: str
+    """Whose features the content arm went by."""
+
+
+def plan_arms(
+    asked: Sequence[Asked], policy: Policy, model: Any, mechanism: Mechanism, names: Sequence[str] = ARMS
+) -> ArmPlan:
+    """The arms by name, in this order, all planning the same total; an arm that cannot be realised is an error."""
+    for name in names:
+        if name not in ARMS:
+            raise BadInput(f"there is no arm {name!r}; choose from {', '.join(ARMS)}")
+    if "uniform" not in names or len(set(names)) != len(names):
+        raise BadInput("name each arm once, and uniform among them: it is what the others are compared with")
+    family, tiers = family_of(model), [one.tier for one in asked]
+    native = [native_tokens(model, *one.size, mechanism) for one in asked]
+    costs = {tier: plan.cost for tier, plan in policy.tiers.items()}
+    cost = ways.by_tier(tiers, policy.budgets)
+    total = sum(cost)
+    least = policy.floor
+    if mechanism == "resolution":
+        one_of_each = {one.size: one for one in asked}.values()
+        least = max(least, *(_least(one, family) for one in one_of_each))
+    measured, kind = densities(asked, model) if "content" in names else ([], "")
+    nominal: dict[str, tuple[int, ...]] = {}
+    for name in names:
+        if name == "uniform":
+            nominal[name] = ways.uniform(len(asked), total)
+        elif name == "cost":
+            nominal[name] = cost
+        elif name == "anti":
+            nominal[name] = ways.anti(tiers, policy.budgets, costs, total, native=native, floor=least)
+        else:
+            nominal[name] = ways.content(measured, total, native=native, floor=least)
+    anyres = mechanism == "resolution" and family == ANYRES
+    samples = tuple(one.id for one in asked)
+    known = "anyres" if anyres else mechanism
+    ledger = Ledger(samples, native, known)
+    ledger.check_planned(nominal)
+    if mechanism == "deletion":
+        budgets = nominal
+    elif anyres:
+        ladders = [ladder(*one.size) for one in asked]
+        budgets = {
+            name: tuple(rung.tokens for rung in align_ladders(ladders, total, shares))
+            for name, shares in nominal.items()
+        }
+    else:
+        budgets = _resized([one.size for one in asked], nominal, tiers, family, total)
+    try:
+        ledger.check_realised(budgets)
+    except LedgerBreach as error:
+        raise LedgerBreach(f"{error}; sizes are too coarse for {len(asked)} samples, so give more of them") from None
+    return ArmPlan(samples, nominal, budgets, total, known, kind)
+
+
+def _resized(
+    sizes: Sequence[tuple[int, int]],
+    nominal: Mapping[str, tuple[int, ...]],
+    tiers: Sequence[str],
+    family: str,
+    total: int,
+) -> dict[str, tuple[int, ...]]:
+    """The tokens of every image's fitted size, carried as little as lands all arms well within the tolerance."""
+    budgets: dict[str, tuple[int, ...]] = {}
+    for bound in BOUNDS:
+        for name, shares in nominal.items():
+            fitted = fit_sizes(sizes, shares, tiers, family, carry=Carry(bound))
+            budgets[name] = tuple(size.tokens for size in fitted)
+        if min(sum(spent) for spent in budgets.values()) >= total * (1 - TOLERANCE["resolution"] / 4):
+            break
+    return budgets
+
+
+def densities(asked: Sequence[Asked], model: Any) -> tuple[list[float], str]:
+    """Each sample's information density, once per image, and whose features that is."""
+    from stakes.vision.decode import open_image
+
+    found: dict[str, float] = {}
+    kind = "model" if hasattr(model, "encode") else PATCH_FEATURES
+    for one in asked:
+        if one.digest not in found:
+            image = open_image(one.load())
+            features = image_features(model, image)
+            # Rounding leaves nothing that a last bit of a matrix product on another machine could turn.
+            found[one.digest] = max(0.0, round(density(patch_features(image) if features is None else features), 6))
+    return [found[one.digest] for one in asked], kind
+
+
+def _least(one: Asked, family: str) -> int:
+    """The smallest budget that resizing can give this image."""
+    try:
+        low, high = 0, fitted_size(*one.size, count_tokens(family, *one.size), family).tokens  # low never fits
+    except InfeasibleBudget as error:
+        raise InfeasibleBudget(f"sample {one.id!r}: {error}") from None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _fits(one.size, middle, family) else (middle, high)
+    return high
+
+
+def _fits(size: tuple[int, int], budget: int, family: str) -> bool:
+    try:
+        fitted_size(*size, budget, family)
+    except InfeasibleBudget:
+        return False
+    return True

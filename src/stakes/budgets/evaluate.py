@@ -1,0 +1,185 @@
+"""Does the policy help? Arms of one total on held-out samples, answered once, compared with their statistics.
+
+    found = evaluate(model, asked, policy, log="evaluation.jsonl")
+    found.comparison.rows[1].gain
+    regrade("evaluation.jsonl", answers, policy, metric="exact")          # no model
+
+The log holds each (sample, budget) once, whichever arms it serves; which arm asked for what stands beside it in
+``LOG.arms.json``, written before the first answer, so that saved outcomes can be compared again under another metric or
+other costs with no model.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stakes.budgets.arm_plan import ARMS, ArmPlan, plan_arms
+from stakes.budgets.comparison import Comparison, compare
+from stakes.budgets.ledger import Ledger
+from stakes.budgets.policy import Policy
+from stakes.errors import BadInput
+from stakes.evaluation.asked import Asked
+from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, beside, save_json, take
+from stakes.evaluation.grading import grade, is_correct
+from stakes.evaluation.outcomes import Outcome, read_outcomes
+from stakes.evaluation.progress import Progress
+from stakes.evaluation.runner import run
+from stakes.evaluation.statistics import RATIOS
+from stakes.models.base import VLM
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The comparison, and what it cost."""
+
+    comparison: Comparison
+    plan: ArmPlan
+    deviation: float
+    """The largest relative difference between two arms' realised totals."""
+    held_out: bool | None
+    """False: the policy was calibrated on some of these documents; None: saved outcomes do not tell."""
+    same_model: bool | None
+    """Whether the model is the one that the policy was calibrated with."""
+    answered: int
+    seconds: float
+
+    def record(self) -> dict[str, object]:
+        """Everything but the answers, as JSON."""
+        return {
+            **self.comparison.record(),
+            "total": self.plan.total,
+            "deviation": self.deviation,
+            "density": self.plan.density,
+            "held_out": self.held_out,
+            "same_model": self.same_model,
+            "answered": self.answered,
+            "seconds": self.seconds,
+        }
+
+
+def evaluate(
+    model: VLM,
+    asked: Sequence[Asked],
+    policy: Policy,
+    *,
+    log: str | Path,
+    arms: Sequence[str] = ARMS,
+    setting: Setting | None = None,
+    ratios: Sequence[float] = RATIOS,
+    calibrated_on: Collection[str] = (),
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Spend the policy's total in every arm and compare; the log resumes like a calibration's.
+
+    ``calibrated_on``: the documents that the policy has seen, where they are known. Without them only the very same
+    questions are recognised.
+    """
+    setting = setting or Setting(policy.mechanism)
+    if setting.mechanism != policy.mechanism:
+        raise BadInput(f"the policy was calibrated by {policy.mechanism}; evaluate it by that, not {setting.mechanism}")
+    if len({one.document for one in asked}) < 2:
+        raise BadInput("arms are compared over whole documents, and these samples have fewer than two; give more pages")
+    mark = take(asked, model, setting)
+    plan = _planned(Path(log), mark, asked, policy, model, arms)
+    lanes = list(plan.budgets.values())
+    ran = run(model, asked, lanes, setting, log, progress=progress)
+    outcomes = {
+        arm: [ran.outcomes[one.id, budget] for one, budget in zip(asked, budgets, strict=True)]
+        for arm, budgets in plan.budgets.items()
+    }
+    found = compare(outcomes, {tier: tiers.cost for tier, tiers in policy.tiers.items()}, ratios)
+    return Evaluation(
+        comparison=found,
+        plan=plan,
+        deviation=_balanced(plan, outcomes),
+        held_out=f"data:{mark.data}" not in policy.fingerprint
+        and not any(one.document in calibrated_on for one in asked),
+        same_model=f"model:{mark.model}" in policy.fingerprint,
+        answered=ran.answered,
+        seconds=ran.seconds,
+    )
+
+
+def regrade(
+    log: str | Path,
+    answers: Mapping[str, Sequence[str]],
+    policy: Policy,
+    *,
+    metric: str | None = None,
+    costs: Mapping[str, float] | None = None,
+    ratios: Sequence[float] = RATIOS,
+) -> Evaluation:
+    """Compare the arms of a finished log again, under another metric, other costs or other ratios, with no model.
+
+    ``answers``: the acceptable answers of every sample, by id.
+    """
+    plan = _saved(beside(Path(log), "arms"))
+    found: dict[tuple[str, int], Outcome] = {}
+    for outcome in read_outcomes(log):
+        if outcome.sample not in answers:
+            raise BadInput(f"the log holds sample {outcome.sample!r}, which the samples file does not; give its file")
+        if metric is not None:
+            score = grade(outcome.prediction, answers[outcome.sample], metric, truncated=outcome.truncated)
+            outcome = replace(outcome, score=score, correct=is_correct(score), metric=metric)
+        found.setdefault((outcome.sample, outcome.budget), outcome)
+    arms: dict[str, list[Outcome]] = {}
+    for arm, budgets in plan.budgets.items():
+        keys = list(zip(plan.samples, budgets, strict=True))
+        missing = sum(key not in found for key in keys)
+        if missing:
+            raise BadInput(f"the log lacks {missing} of arm {arm!r}'s {len(keys)} answers; finish the evaluation first")
+        arms[arm] = [found[key] for key in keys]
+    prices = costs or {tier: tiers.cost for tier, tiers in policy.tiers.items()}
+    return Evaluation(compare(arms, prices, ratios), plan, _balanced(plan, arms), None, None, 0, 0.0)
+
+
+def _balanced(plan: ArmPlan, arms: Mapping[str, Sequence[Outcome]]) -> float:
+    """Check what was really spent against the ledger."""
+    native = [outcome.native for outcome in next(iter(arms.values()))]
+    ledger = Ledger(plan.samples, native, plan.mechanism)
+    return ledger.check_realised({arm: [outcome.realised for outcome in rows] for arm, rows in arms.items()})
+
+
+def _planned(
+    log: Path, mark: Fingerprint, asked: Sequence[Asked], policy: Policy, model: Any, arms: Sequence[str]
+) -> ArmPlan:
+    """The plan that this very evaluation made before, or a new one, on disk before anything is answered."""
+    admit(log, mark)  # a log of another experiment is refused before its plan is replaced
+    key = {"run": mark.run, "floor": policy.floor, "arms": list(arms)}
+    key["tiers"] = {tier: [plan.cost, plan.budget] for tier, plan in policy.tiers.items()}
+    path = beside(log, "arms")
+    if path.exists():
+        record = _read(path)
+        if record.get("key") == key:
+            return _saved(path)
+    plan = plan_arms(asked, policy, model, policy.mechanism, arms)
+    save_json(path, {"key": key, **asdict(plan)})
+    return plan
+
+
+def _saved(path: Path) -> ArmPlan:
+    if not path.exists():
+        raise BadInput(f"there is no {path}, which says what each arm asked; it stands beside the log of an evaluation")
+    record = _read(path)
+    record.pop("key", None)
+    try:
+        made = ArmPlan(**record)
+        tables = {
+            name: {arm: tuple(int(b) for b in budgets) for arm, budgets in getattr(made, name).items()}
+            for name in ("nominal", "budgets")
+        }
+        return replace(made, samples=tuple(made.samples), nominal=tables["nominal"], budgets=tables["budgets"])
+    except (TypeError, ValueError, AttributeError):
+        raise BadInput(f"{path} is not a plan of arms; remove it and evaluate again") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read ({error}); remove it and evaluate again") from None
+    if not isinstance(record, dict):
+        raise BadInput(f"{path} is not a plan of arms; remove it and evaluate again")
+    return record

@@ -1,0 +1,96 @@
+"""``stakes calibrate``: from labelled questions to a policy; stop it anywhere, start it again, and it goes on."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stakes.commands.output import AsJson, print_json
+from stakes.commands.questions import SIGNAL_HELP, check_writable, gather, read_signal, serving_signal, whole_numbers
+from stakes.errors import BadInput
+
+
+def calibrate(
+    samples: Annotated[
+        Path | None, typer.Argument(help="Labelled questions, one JSON object a line: id, image, question, answers.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Who answers: embedded, a hub name or a local folder.")] = "embedded",
+    mean_budget: Annotated[int, typer.Option(help="Visual tokens per image on average, over all questions.")] = 304,
+    cost: Annotated[
+        list[str] | None, typer.Option(help="Cost of a mistake, as tier=cost; once per tier. Default: high=5, low=1.")
+    ] = None,
+    signal: Annotated[str, typer.Option(help=SIGNAL_HELP)] = "keywords",
+    grid: Annotated[
+        str | None, typer.Option(help="Budgets to measure, as 32,64,96. Default: the paper's 13, scaled to the mean.")
+    ] = None,
+    mechanism: Annotated[str, typer.Option(help="How a budget is realised: resolution or deletion.")] = "resolution",
+    selector: Annotated[
+        str | None, typer.Option(help="Which tokens deletion keeps, such as redundancy or fastv:layer=2.")
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="How answers are graded: relaxed, exact, anls, chartqa, vqa.")
+    ] = "relaxed",
+    floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
+    pages: Annotated[
+        str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, charts, infographics, …")
+    ] = None,
+    per_tier: Annotated[int, typer.Option(help="With --pages: questions of each tier.")] = 100,
+    log: Annotated[
+        Path | None, typer.Option(help="The log of answers that a run resumes from. Default: beside the policy.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path("policy.json"),
+    as_json: AsJson = False,
+) -> None:
+    """Answer every question at every budget, measure each tier's curve, and choose the budgets.
+
+    Example: stakes calibrate samples.jsonl --model ./my-vlm --mean-budget 304 --cost high=5 --cost low=1 -o policy.json
+    """
+    from stakes.budgets.calibrate import calibrate as run_calibration
+    from stakes.budgets.calibrate import check_tiers
+    from stakes.evaluation.fingerprint import Setting
+    from stakes.evaluation.progress import progress_on
+    from stakes.models import load
+    from stakes.tiers import parse_costs
+
+    tiers = parse_costs(cost or ["high=5", "low=1"])
+    costs = {name: tier.cost for name, tier in tiers.items()}
+    setting = Setting(mechanism, selector, metric)  # type: ignore[arg-type]
+    budgets = None if grid is None else whole_numbers("--grid", grid)
+    check_writable(output)
+    log = calibration_log(output) if log is None else log
+    reader = read_signal(signal, costs)
+    asked, read = gather(samples, pages, per_tier, "calibration", reader)
+    tasks = [sample.task for sample in read] or [None] * len(asked)
+    labelled = [(one.question, task, one.tier) for one, task in zip(asked, tasks, strict=True)]
+    served = serving_signal(labelled, costs) if reader is None else reader
+    check_tiers(asked, costs, served)
+    agreement = sum(served(question, task).tier == tier for question, task, tier in labelled) / len(labelled)
+    found = run_calibration(
+        load(model),
+        asked,
+        costs,
+        mean_budget,
+        served,
+        log=log,
+        grid=budgets,
+        setting=setting,
+        floor=floor,
+        progress=progress_on(sys.stderr, "calibrate"),
+    )
+    try:
+        found.policy.save(output)
+    except OSError as error:
+        raise BadInput(f"{output} cannot be written ({error.strerror}); the answers are safe in {log}") from None
+    if as_json:
+        files = {"policy": str(output), "log": str(log)}
+        print_json({**files, "signal": signal, "signal_agreement": agreement, **found.record()})
+        return
+    from stakes.commands.calibrate_page import print_calibration
+
+    print_calibration(found, str(samples or f"{pages} pages"), output, log, agreement if reader is None else None)
+
+
+def calibration_log(policy: Path) -> Path:
+    """Where the answers behind a policy are kept unless one says otherwise."""
+    return policy.with_suffix(".outcomes.jsonl")

@@ -1,0 +1,54 @@
+"""How a calibration reads to a person: the curves, the choice, whether it holds, and what it saves."""
+
+from pathlib import Path
+
+import typer
+
+from stakes.budgets.calibrate import Calibration
+from stakes.commands.output import print_table
+from stakes.commands.plan_page import print_plan
+
+
+def print_calibration(found: Calibration, source: str, output: Path, log: Path, agreement: float | None = None) -> None:
+    """Print the whole page."""
+    budgets = sorted({budget for curve in found.curves.values() for budget in curve.budgets})
+    rows = [
+        (budget, *(f"{curve.error(budget):.3f}" if budget in curve.budgets else "" for curve in found.curves.values()))
+        for budget in budgets
+    ]
+    print_table("Error by budget", ["budget", *found.curves], rows)
+    print_plan(found.plan, found.curves, source)
+    _print_held_out(found)
+    native, spent = found.native_tokens, found.plan.allocation.spent
+    typer.echo(
+        f"At full resolution these questions take {native:,} visual tokens; under the policy {spent:,}, "
+        f"{spent / native:.1%} of that. Measuring took {found.measured_tokens:,}."
+    )
+    ran = found.run
+    if ran.answered:
+        rate = ran.answered / ran.seconds if ran.seconds else 0.0
+        typer.echo(f"{ran.answered:,} of {len(ran.outcomes):,} answers are new, {rate:.1f} a second.")
+    if ran.changed:
+        typer.echo(f"{ran.changed} answers of a redone batch differ from the log: this model is not deterministic.")
+    if agreement is not None:
+        kind = found.policy.signal["kind"]
+        typer.echo(
+            f"Calibrated on the labels; the policy reads tiers by {kind}, which agrees with {agreement:.1%} of them."
+        )
+    typer.echo(f"Policy in {output}, answers in {log}.")
+
+
+def _print_held_out(found: Calibration) -> None:
+    check = found.held_out
+    if check is None:
+        typer.echo(f"No held-out check: {found.why_not_held_out}.")
+        return
+    chosen = ", ".join(f"{tier} {budget}" for tier, budget in check.budgets.items())
+    gain = check.gain
+    verdict = "helps" if gain.low > 0 else "hurts" if gain.high < 0 else "is not told from luck"
+    typer.echo(
+        f"Held out: chosen on {check.chosen_on} documents ({chosen}), the choice {verdict} on the other "
+        f"{check.tested_on}: CWE falls by {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] from uniform "
+        f"{check.uniform_budget}, at {check.mean_tokens:.0f} tokens an image against {check.uniform_mean_tokens:.0f}; "
+        f"dearest tier {check.dear.b}:{check.dear.c}, p = {check.dear.p:.2g}."
+    )

@@ -1,0 +1,117 @@
+"""``stakes evaluate``: does the policy help? Arms of one total on held-out questions, or on saved answers again."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stakes.commands.calibrate import calibration_log
+from stakes.commands.output import AsJson, print_json
+from stakes.commands.questions import SIGNAL_HELP, gather, read_signal
+from stakes.errors import BadInput
+
+if TYPE_CHECKING:
+    from stakes.budgets.policy import Policy
+    from stakes.signals import Signal
+
+
+def evaluate(
+    policy: Annotated[Path, typer.Option(help="The policy file that calibrate wrote.")],
+    samples: Annotated[
+        Path | None, typer.Argument(help="Held-out questions, one JSON object a line: id, image, question, answers.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Who answers: embedded, a hub name or a local folder.")] = "embedded",
+    arms: Annotated[str, typer.Option(help="Ways of spending the same total.")] = "uniform,content,cost,anti",
+    signal: Annotated[str | None, typer.Option(help=f"{SIGNAL_HELP} Default: the policy's own.")] = None,
+    selector: Annotated[
+        str | None, typer.Option(help="For a policy by deletion: which tokens are kept. Default: redundancy.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="relaxed (default), exact, anls, chartqa or vqa; saved answers keep their own.")
+    ] = None,
+    ratios: Annotated[str, typer.Option(help="Cost ratios at which CWE is told.")] = "1,2,3,5,10,20",
+    cost: Annotated[
+        list[str] | None, typer.Option(help="With --outcomes: other costs than the policy's, as tier=cost.")
+    ] = None,
+    pages: Annotated[
+        str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, charts, infographics, …")
+    ] = None,
+    per_tier: Annotated[int, typer.Option(help="With --pages: questions of each tier.")] = 100,
+    log: Annotated[
+        Path | None, typer.Option(help="The log of answers that a run resumes from. Default: beside the policy.")
+    ] = None,
+    outcomes: Annotated[
+        Path | None, typer.Option(help="Compare the saved answers of this log again; needs no model.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare ways of spending the same total of visual tokens: errors, cost-weighted error, and whether it is luck.
+
+    Example: stakes evaluate held-out.jsonl --policy policy.json --model ./my-vlm
+    """
+    from stakes.budgets import evaluate as judge
+    from stakes.budgets.policy import Policy
+    from stakes.evaluation.fingerprint import Setting
+    from stakes.evaluation.outcomes import read_outcomes
+    from stakes.evaluation.progress import progress_on
+    from stakes.models import load
+    from stakes.tiers import parse_costs
+
+    rules = Policy.load(policy)
+    at = _ratios(ratios)
+    if outcomes is not None:
+        prices = {name: tier.cost for name, tier in parse_costs(cost).items()} if cost else None
+        answers = _answers(samples, pages, per_tier)
+        found = judge.regrade(outcomes, answers, rules, metric=metric, costs=prices, ratios=at)
+    else:
+        if cost:
+            raise BadInput("costs come from the policy; --cost is for saved outcomes, with --outcomes LOG")
+        setting = Setting(rules.mechanism, selector, metric or "relaxed")
+        asked, _ = gather(samples, pages, per_tier, "test", _reader(signal, rules))
+        log = policy.with_suffix(".evaluation.jsonl") if log is None else log
+        behind = calibration_log(policy)
+        found = judge.evaluate(
+            load(model),
+            asked,
+            rules,
+            log=log,
+            arms=[name.strip() for name in arms.split(",")],
+            setting=setting,
+            ratios=at,
+            calibrated_on={outcome.document for outcome in read_outcomes(behind)} if behind.is_file() else (),
+            progress=progress_on(sys.stderr, "evaluate"),
+        )
+    if as_json:
+        print_json({"policy": str(policy), "log": str(outcomes or log), **found.record()})
+        return
+    from stakes.commands.evaluate_page import print_evaluation
+
+    print_evaluation(found, str(outcomes or log))
+
+
+def _reader(word: str | None, rules: "Policy") -> "Signal | None":
+    from stakes.signals import from_dict
+
+    if word is None:
+        return from_dict(rules.signal)
+    return read_signal(word, {tier: plan.cost for tier, plan in rules.tiers.items()})
+
+
+def _answers(samples: Path | None, pages: str | None, per_tier: int) -> dict[str, tuple[str, ...]]:
+    """The acceptable answers by sample; of a file no image is opened."""
+    from stakes.data.jsonl import read_samples
+
+    if samples is not None and pages is None:
+        return {sample.id: sample.answers for sample in read_samples(samples)}
+    return {one.id: one.answers for one in gather(samples, pages, per_tier, "test", None)[0]}
+
+
+def _ratios(text: str) -> list[float]:
+    try:
+        read = [float(word) for word in text.split(",")]
+    except ValueError:
+        read = []
+    if not read or not all(0 < ratio < float("inf") for ratio in read):
+        raise BadInput(f"--ratios takes numbers above 0 with commas between, such as 1,2,5, not {text!r}")
+    return read

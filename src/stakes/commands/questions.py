@@ -1,0 +1,103 @@
+"""What a person means by "these questions, tiers read so": samples files, synthetic pages and signals in words."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stakes.errors import BadInput
+
+if TYPE_CHECKING:
+    from stakes.data.sample import Sample
+    from stakes.evaluation.asked import Asked
+    from stakes.signals import Signal
+
+SIGNAL_HELP = "How tiers are read: keywords, task:FILE.json or task:docvqa=high,vqav2=low, learned:FILE, tier (labels)."
+
+
+def read_signal(word: str, costs: Mapping[str, float]) -> "Signal | None":
+    """The signal that a word names; None for ``tier``, which takes the samples' own labels."""
+    from stakes.signals import KeywordRule, LearnedSignal, TaskIdentity
+
+    kind, _, rest = word.partition(":")
+    if word == "keywords":
+        return KeywordRule()
+    if word == "tier":
+        return None
+    if kind == "task" and rest:
+        return TaskIdentity(_task_map(rest), dearest=max(costs, key=costs.__getitem__))
+    if kind == "learned" and rest:
+        return LearnedSignal.load(rest)
+    raise BadInput(f"no signal is called {word!r}; give keywords, task:MAP, learned:FILE, or tier for the labels")
+
+
+def _task_map(text: str) -> dict[str, str]:
+    if Path(text).is_file():
+        try:
+            read = json.loads(Path(text).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{text} is not a JSON file of tasks ({error})") from None
+        if not isinstance(read, dict) or not all(isinstance(value, str) for value in read.values()):
+            raise BadInput(f'{text} should read {{"docvqa": "high", "vqav2": "low"}}')
+        return read
+    pairs = [word.partition("=") for word in text.split(",")]
+    if not all(task and equals and tier for task, equals, tier in pairs):
+        raise BadInput(f"{text!r} is neither a file nor a map of tasks such as docvqa=high,vqav2=low")
+    return {task.strip(): tier.strip() for task, _, tier in pairs}
+
+
+def serving_signal(labelled: "Sequence[tuple[str, str | None, str]]", costs: Mapping[str, float]) -> "Signal":
+    """What a policy calibrated on labels reads tiers by, since a label is not there when a question comes.
+
+    ``labelled``: (question, task, tier) of every sample. The task where it tells the tier, else the keyword rule.
+    """
+    from stakes.signals import KeywordRule, TaskIdentity
+
+    by_task: dict[str, set[str]] = {}
+    for _, task, tier in labelled:
+        by_task.setdefault(task or "", set()).add(tier)
+    if "" not in by_task and len(by_task) > 1 and all(len(tiers) == 1 for tiers in by_task.values()):
+        tasks = {task: next(iter(tiers)) for task, tiers in by_task.items()}
+        return TaskIdentity(tasks, dearest=max(costs, key=costs.__getitem__))
+    if set(KeywordRule().tiers) == set(costs):
+        return KeywordRule()
+    raise BadInput(
+        f"the labels {', '.join(costs)} can be read neither off the task nor by keywords, so no request could be "
+        "given its tier; train a signal on them and give --signal learned:FILE"
+    )
+
+
+def gather(
+    samples: Path | None, pages: str | None, per_tier: int, split: str, signal: "Signal | None"
+) -> "tuple[list[Asked], list[Sample]]":
+    """What is asked: a samples file or fresh pages, and not both; the samples are those of the file."""
+    from stakes.data.jsonl import read_samples
+    from stakes.evaluation.asked import ask, ask_pages
+
+    if (samples is None) == (pages is None):
+        raise BadInput("give either a samples file or --pages FAMILY, and not both")
+    if pages is not None:
+        return ask_pages(pages, split, per_tier, signal), []
+    assert samples is not None
+    read = read_samples(samples)
+    return ask(read, samples.parent, signal), read
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """``32,64,96`` as numbers."""
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise BadInput(f"{option} takes whole numbers with commas between, such as 32,64,96, not {text!r}") from None
+
+
+def check_writable(path: Path) -> None:
+    """Say now, not after an hour of answers, that a file could not be written."""
+    import os
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}); choose another place") from None
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise BadInput(f"{path} cannot be written; choose another place")

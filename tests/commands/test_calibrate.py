@@ -1,0 +1,196 @@
+"""``stakes calibrate`` and ``stakes evaluate`` as a person types them, with a tiny model of a real class on disk."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.models.tiny import image_processor, picture, tiny, tokenizer
+from typer.testing import CliRunner
+
+from stakes.budgets.policy import Policy
+from stakes.commands.calibrate import calibrate
+from stakes.commands.evaluate import evaluate
+from stakes.commands.questions import read_signal, serving_signal
+from stakes.errors import BadInput, LedgerBreach
+from stakes.evaluation.outcomes import read_outcomes
+from stakes.signals import KeywordRule, LearnedSignal, TaskIdentity
+
+COSTS = {"high": 5.0, "low": 1.0}
+
+
+def stakes(*words: object) -> Any:
+    app = typer.Typer()
+    app.command()(calibrate)
+    app.command()(evaluate)
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception is not None:
+        raise done.exception
+    return done
+
+
+def write(folder: Path, name: str, pages: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    lines = []
+    for number in range(pages):
+        picture(280, 224 + 28 * (number % 2), 10 * len(name) + number).save(folder / f"{name}{number}.png")
+        for i, (question, tier) in enumerate([("What is the total?", "high"), ("Who signed?", "low")]):
+            sample = {"id": f"{name}{number}{i}", "image": f"{name}{number}.png", "question": question}
+            lines.append(json.dumps({**sample, "answers": ["a"], "tier": tier, "document": f"{name}{number}"}))
+    file = folder / f"{name}.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, calibration samples and held-out samples."""
+    folder = tmp_path_factory.mktemp("commands")
+    model = tiny("qwen2_5_vl")
+    model.model.save_pretrained(folder / "vlm")
+    tokenizer().save_pretrained(folder / "vlm")
+    image_processor("qwen2_5_vl").save_pretrained(folder / "vlm")
+    (folder / "vlm" / "chat_template.jinja").write_text(model.processor.template, encoding="utf-8")
+    write(folder, "cal", 4)
+    write(folder, "test", 3)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(place: Path) -> Any:
+    words = ("--model", place / "vlm", "--mean-budget", 30, "--grid", "12,24,30,48", "-o", place / "policy.json")
+    return stakes("calibrate", place / "cal.jsonl", *words, "--json")
+
+
+def test_calibrate_writes_a_policy_a_log_and_one_object(place: Path, made: Any) -> None:
+    record = json.loads(made.stdout)
+    policy = Policy.load(place / "policy.json")
+    assert record["budgets"] == policy.budgets
+    assert record["fingerprint"] == policy.fingerprint
+    assert record["answers"]["total"] == record["answers"]["new"] == 8 * 4
+    assert (record["policy"], record["log"]) == (str(place / "policy.json"), str(place / "policy.outcomes.jsonl"))
+    assert len(read_outcomes(place / "policy.outcomes.jsonl")) == 32
+    assert (record["signal"], record["signal_agreement"]) == ("keywords", 1.0)
+    assert set(record["held_out"]["budgets"]) == {"high", "low"}
+    assert "calibrate: 32 of 32 answers to go" in made.stderr
+
+
+def test_calibrating_again_answers_nothing_and_prints_a_page(place: Path, made: Any) -> None:
+    before = (place / "policy.json").read_bytes()
+    words = ("--model", place / "vlm", "--mean-budget", 30, "--grid", "12,24,30,48", "-o", place / "policy.json")
+    page = stakes("calibrate", place / "cal.jsonl", *words).stdout
+    for part in (
+        "Error by budget",
+        "CWE",
+        "Held out: chosen on 2 documents",
+        "At full resolution these questions take",
+    ):
+        assert part in page
+    assert "answers are new" not in page
+    assert (place / "policy.json").read_bytes() == before
+
+
+def test_evaluate_tells_the_arms_and_saved_answers_are_judged_again(place: Path, made: Any) -> None:
+    words = ("evaluate", place / "test.jsonl", "--policy", place / "policy.json")
+    record = json.loads(stakes(*words, "--model", place / "vlm", "--json").stdout)
+    assert [row["arm"] for row in record["rows"]] == ["uniform", "content", "cost", "anti"]
+    assert (record["held_out"], record["same_model"], record["density"]) == (True, True, "model")
+    assert list(record["rows"][0]["ratios"]) == ["1.0", "2.0", "3.0", "5.0", "10.0", "20.0"]
+    saved = ("--outcomes", place / "policy.evaluation.jsonl", "--metric", "exact", "--ratios", "2,7")
+    again = json.loads(stakes(*words, *saved, "--json").stdout)
+    assert (again["metric"], list(again["rows"][0]["ratios"])) == ("exact", ["2.0", "7.0"])
+    assert [row["realised"] for row in again["rows"]] == [row["realised"] for row in record["rows"]]
+    page = stakes(*words, *saved, "--cost", "high=2", "--cost", "low=1").stdout
+    assert re.search(r"cost +\d\.\d{3} +\d\.\d{3} .*\[.*, .*\] +\d+:\d+, p = ", page)
+    assert "3 high at cost 2, 3 low at cost 1; 3 documents; graded exact" in page
+    assert "realised totals differ by" in page
+
+
+def test_questions_of_the_calibration_are_not_held_out(place: Path, made: Any) -> None:
+    mixed = place / "mixed.jsonl"
+    mixed.write_text((place / "test.jsonl").read_text() + (place / "cal.jsonl").read_text())
+    words = ("--policy", place / "policy.json", "--model", place / "vlm", "--arms", "uniform,cost")
+    page = stakes("evaluate", mixed, *words, "--log", place / "mixed.log.jsonl").stdout
+    assert "NOT held out" in page
+
+
+def test_pages_are_a_source_like_a_file(place: Path) -> None:
+    words = ("--pages", "shapes", "--per-tier", 5, "--model", place / "vlm", "--signal", "tier", "--mean-budget", 20)
+    record = json.loads(
+        stakes(
+            "calibrate", *words, "--grid", "12,28", "--mechanism", "deletion", "-o", place / "p.json", "--json"
+        ).stdout
+    )
+    assert record["answers"]["total"] == 10 * 2
+    assert "at least two independent units" in record["why_not_held_out"]
+    assert Policy.load(place / "p.json").mechanism == "deletion"
+    found = json.loads(
+        stakes(
+            "evaluate", *words[:6], "--policy", place / "p.json", "--arms", "uniform,cost", "--signal", "tier", "--json"
+        ).stdout
+    )
+    assert found["counts"] == {"high": 5, "low": 5}
+    assert all(outcome.sample.startswith("shapes/test/") for outcome in read_outcomes(place / "p.evaluation.jsonl"))
+
+
+def test_bad_input_is_said_before_a_model_is_loaded(place: Path) -> None:
+    def refused(says: str, *words: object, error: type[Exception] = BadInput) -> None:
+        with pytest.raises(error, match=says):
+            stakes("calibrate", *words, "-o", place / "none.json")
+
+    cal = place / "cal.jsonl"
+    refused("either a samples file or --pages", "--model", "x")
+    refused("either a samples file or --pages", cal, "--pages", "forms")
+    refused("no page family is called 'poems'", "--pages", "poems")
+    refused("--grid takes whole numbers", cal, "--grid", "12,many")
+    refused("no signal is called 'magic'", cal, "--signal", "magic")
+    refused("tier 'low' .*has no cost", cal, "--cost", "high=5")
+    refused("unknown metric 'bleu'", cal, "--metric", "bleu")
+    refused("resolution or deletion, not 'magic'", cal, "--mechanism", "magic")
+    refused("deletion with it", cal, "--selector", "random")
+    with pytest.raises(BadInput, match="cannot be written"):
+        stakes("calibrate", cal, "-o", place)
+    with pytest.raises(BadInput, match="no policy file"):
+        stakes("evaluate", cal, "--policy", place / "gone.json")
+    with pytest.raises(LedgerBreach, match="sample 'cal00': a budget of 999 exceeds the image's 80 native tokens"):
+        stakes("calibrate", cal, "--model", place / "vlm", "--grid", "12,999", "-o", place / "none.json")
+    assert not (place / "none.json").exists()
+
+
+def test_evaluate_refuses_what_makes_no_sense(place: Path, made: Any) -> None:
+    words = ("evaluate", place / "test.jsonl", "--policy", place / "policy.json")
+    with pytest.raises(BadInput, match="--cost is for saved outcomes"):
+        stakes(*words, "--cost", "high=2")
+    with pytest.raises(BadInput, match="--ratios takes numbers above 0"):
+        stakes(*words, "--ratios", "1,-2")
+    with pytest.raises(BadInput, match="there is no .*arms.json"):
+        stakes(*words, "--outcomes", place / "policy.outcomes.jsonl")
+
+
+def test_a_signal_in_words(tmp_path: Path) -> None:
+    (tmp_path / "map.json").write_text('{"docvqa": "high", "vqav2": "low"}')
+    for word in (f"task:{tmp_path / 'map.json'}", "task:docvqa=high,vqav2=low"):
+        signal = read_signal(word, COSTS)
+        assert isinstance(signal, TaskIdentity)
+        assert (signal.tasks, signal.dearest) == ({"docvqa": "high", "vqav2": "low"}, "high")
+    LearnedSignal().fit(["What date?", "Who?"] * 5, ["high", "low"] * 5).save(tmp_path / "learned.json")
+    assert isinstance(read_signal(f"learned:{tmp_path / 'learned.json'}", COSTS), LearnedSignal)
+    assert read_signal("tier", COSTS) is None
+    (tmp_path / "bad.json").write_text("[1]")
+    for word in ("task:docvqa", f"task:{tmp_path / 'bad.json'}", "learned", "task:"):
+        with pytest.raises(BadInput):
+            read_signal(word, COSTS)
+
+
+def test_labels_are_served_by_task_or_keywords_or_not_at_all() -> None:
+    by_task = [("What?", "docvqa", "gold"), ("Which?", "vqav2", "tin")]
+    signal = serving_signal(by_task, {"gold": 9.0, "tin": 1.0})
+    assert isinstance(signal, TaskIdentity)
+    assert signal.dearest == "gold"
+    assert isinstance(serving_signal([("What?", None, "high"), ("Who?", None, "low")], COSTS), KeywordRule)
+    with pytest.raises(BadInput, match="can be read neither off the task nor by keywords"):
+        serving_signal([("What?", None, "gold"), ("Who?", None, "tin")], {"gold": 9.0, "tin": 1.0})

@@ -1,0 +1,42 @@
+"""Lines say what is left; a bar is drawn where somebody watches."""
+
+import io
+
+from stakes.evaluation.progress import Bar, Lines, Silent, progress_on, spell
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_lines_come_every_ten_seconds_with_pace_and_time_left() -> None:
+    stream, now = io.StringIO(), [0.0]
+    lines = Lines(stream, "calibrate", clock=lambda: now[0])
+    lines.start(total=1000, done=200)
+    for second in (4, 8, 12, 16, 20, 23):
+        now[0] = second
+        lines.advance(answers=100, tokens=5000)
+    lines.finish()
+    assert stream.getvalue().splitlines() == [
+        "calibrate: 800 of 1,000 answers to go, 200 are in the log",
+        "calibrate: 500 of 1,000 answers (50%), 25.0 answers/s, 15,000 tokens, 20 s left",
+        "calibrate: 800 of 1,000 answers (80%), 26.1 answers/s, 30,000 tokens, 8 s left",
+        "calibrate: 800 of 1,000 answers, 30,000 tokens, 23 s",
+    ]
+
+
+def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
+    terminal = Terminal()
+    bar = progress_on(terminal, "evaluate")
+    assert isinstance(bar, Bar)
+    bar.start(total=10, done=2)
+    bar.advance(answers=8, tokens=100)
+    bar.finish()
+    assert "10/10" in terminal.getvalue()
+    assert isinstance(progress_on(io.StringIO(), "evaluate"), Lines)
+    Silent().start(1, 0)
+
+
+def test_durations_are_spelt_as_people_say_them() -> None:
+    assert [spell(s) for s in (0.4, 59.6, 200, 7500)] == ["0 s", "1 min 00 s", "3 min 20 s", "2 h 05 min"]

@@ -20,6 +20,7 @@ bench: .venv/.bench
 	$(PY) benchmarks/allocation.py
 	$(PY) benchmarks/resize.py
 	$(PY) benchmarks/selection.py --device cpu --blocks 2
+	$(PY) benchmarks/answering.py
 
 format: .venv/.dev
 	.venv/bin/ruff check --fix .

@@ -84,5 +84,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
         models.load(str(tmp_path), dtype="float13")
     with pytest.raises(BadInput, match="at least one token long"):
         models.load(str(tmp_path), max_new_tokens=0)
-    with pytest.raises(BadInput, match="is an address"):
-        models.load("http://127.0.0.1:8000")
+    with pytest.raises(BadInput, match="concurrency is for an http"):
+        models.load(str(tmp_path), concurrency=2)
+    with pytest.raises(BadInput, match="is an address, and its server chose"):
+        models.load("http://127.0.0.1:8000", device="cpu")

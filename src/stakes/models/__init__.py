@@ -1,14 +1,11 @@
-"""Who answers? Models on this machine, by hub name or folder."""
+"""Who answers? Models on this machine, by hub name or folder, and models behind a server, by address."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stakes.errors import BadInput
 from stakes.models.base import MAX_NEW_TOKENS, VLM, Answer, Request
-
-if TYPE_CHECKING:
-    from stakes.models.local import LocalVLM
 
 __all__ = ["VLM", "Answer", "Request", "load"]
 
@@ -22,17 +19,31 @@ ARCHITECTURES = {
 
 
 def load(
-    name_or_path: str, *, device: str | None = None, dtype: Any = None, max_new_tokens: int | None = None
-) -> LocalVLM:
-    """A model that answers, from a hub name or a local folder.
+    name_or_path: str,
+    *,
+    device: str | None = None,
+    dtype: Any = None,
+    max_new_tokens: int | None = None,
+    **endpoint: Any,
+) -> Any:
+    """A model that answers, from a hub name, a local folder or the http(s) address of an OpenAI-compatible server.
 
     ``device``: "cuda" where there is one, else "cpu". ``dtype``: a torch dtype or its name; bfloat16 on a GPU, float32
-    on a CPU. ``max_new_tokens``: answer length, 16 by default.
+    on a CPU. ``max_new_tokens``: answer length; by default the checkpoint's own where it names one, else 16.
+    ``endpoint``: options of ``EndpointVLM``, for an address only: family, model, api_key, concurrency, timeout_s, tries
+    and more. Returns a ``LocalVLM`` or an ``EndpointVLM``.
     """
-    from stakes.models.loading import load_local
-
     if name_or_path in ("embedded", "embedded-llava"):
         raise BadInput(f"the weights of {name_or_path!r} are not shipped yet; give a hub name or a local folder")
     if str(name_or_path).startswith(("http://", "https://")):
-        raise BadInput(f"{name_or_path!r} is an address; models are loaded by hub name or from a local folder")
-    return load_local(name_or_path, device, dtype, MAX_NEW_TOKENS if max_new_tokens is None else max_new_tokens)
+        from stakes.models.endpoint import EndpointVLM
+
+        if device is not None or dtype is not None:
+            raise BadInput(f"{name_or_path!r} is an address, and its server chose device and dtype; leave them out")
+        length = MAX_NEW_TOKENS if max_new_tokens is None else max_new_tokens
+        return EndpointVLM(name_or_path, max_new_tokens=length, **endpoint)
+    if endpoint:
+        raise BadInput(f"{', '.join(endpoint)} is for an http(s) address, and {name_or_path!r} is none; leave it out")
+    from stakes.models.loading import load_local
+
+    return load_local(name_or_path, device, dtype, max_new_tokens)

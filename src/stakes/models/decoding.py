@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
 
+from stakes.models.cache import new_cache
 from stakes.models.clock import Clock
+from stakes.models.folding import folding
 from stakes.vision.deletion import Batch
 
 
@@ -38,56 +39,78 @@ def greedy(
     clock: Clock,
     deepstack: bool = True,
     keep_logits: bool = False,
+    past: tuple[Any, Tensor] | None = None,
 ) -> Decoded:
     """Decode every request of the batch to its end token or ``max_new_tokens``.
 
     ``prompt_ids``: by request [T] ids of the *unpruned* prompt, which the repetition penalty reads. ``deepstack``:
-    whether the language model adds the batch's deepstack features itself.
+    whether the language model adds the batch's deepstack features itself. ``past``: the cache of what stands in front
+    of the batch, and its mask [B, T].
     """
     ends = _end_ids(model)
     penalty = float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
     seen = [torch.unique(ids) for ids in prompt_ids] if penalty != 1.0 else []
     language_model, embed = model.model.language_model, model.get_input_embeddings()
-    cache = DynamicCache(config=language_model.config)
-    mask, positions, embeds = batch.mask, batch.positions, batch.embeds
-    extra: dict[str, Any] = {}
-    if deepstack and batch.deepstack:
-        extra = {"visual_pos_masks": batch.visual, "deepstack_visual_embeds": list(batch.deepstack)}
+    cache, before = past or (new_cache(language_model.config), batch.mask[:, :0])
+    mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), max_new_tokens)), 1)
+    length = mask.shape[1] - max_new_tokens
     tokens: list[list[int]] = [[] for _ in prompt_ids]
     done = [False] * len(tokens)
     logits_by_step: list[Tensor] = []
     with plain_layers(language_model):
-        for step in range(max_new_tokens):
-            with clock("decode" if step else "prefill"):
-                out = language_model(
-                    inputs_embeds=embeds,
-                    attention_mask=mask,
-                    position_ids=positions if len(positions) > 1 else positions[0],
-                    past_key_values=cache,
-                    use_cache=True,
-                    **extra,
-                )
-                logits = model.lm_head(out.last_hidden_state[:, -1]).float()
-                if penalty != 1.0:
-                    logits = _penalise(logits, seen, penalty)
-                chosen = logits.argmax(-1)
-                picked = chosen.tolist()
-            if keep_logits:
-                logits_by_step.append(logits)
-            for row, token in enumerate(picked):
-                if not done[row]:
-                    done[row] = token in ends
+        with clock("prefill"):
+            hidden = forward(model, batch, mask[:, :length], cache, deepstack=deepstack)
+            picked, chosen, logits = _pick(model, hidden, seen, penalty)
+        with folding(language_model) as folded:
+            whole = mask[:, None, None].bool() if folded else mask
+            for step in range(max_new_tokens):
+                if keep_logits:
+                    logits_by_step.append(logits)
+                for row, token in enumerate(picked):
                     if not done[row]:
-                        tokens[row].append(token)
-            if all(done):
-                break
-            if penalty != 1.0:
-                seen = [torch.unique(torch.cat((ids, new[None]))) for ids, new in zip(seen, chosen, strict=True)]
-            extra = {}
-            embeds = embed(chosen[:, None])
-            mask = torch.nn.functional.pad(mask, (0, 1), value=1)
-            positions = (batch.next_positions + step)[None, :, None].expand(len(positions), -1, 1)
+                        done[row] = token in ends
+                        if not done[row]:
+                            tokens[row].append(token)
+                if all(done) or step + 1 == max_new_tokens:
+                    break
+                if penalty != 1.0:
+                    seen = [torch.unique(torch.cat((ids, new[None]))) for ids, new in zip(seen, chosen, strict=True)]
+                with clock("decode"):
+                    where = (batch.next_positions + step)[None, :, None].expand(len(batch.positions), -1, 1)
+                    hidden = _call(
+                        language_model, embed(chosen[:, None]), whole[..., : length + step + 1], where, cache
+                    )
+                    picked, chosen, logits = _pick(model, hidden, seen, penalty)
     return Decoded(tokens, [not end for end in done], logits_by_step)
+
+
+def forward(model: Any, batch: Batch, mask: Tensor, cache: Any, *, deepstack: bool = True) -> Tensor:
+    """[B, T, D] hidden states of a packed batch; ``mask``: [B, past + T], of what the cache holds already as well."""
+    extra: dict[str, Any] = {}
+    if deepstack and batch.deepstack:
+        extra = {"visual_pos_masks": batch.visual, "deepstack_visual_embeds": list(batch.deepstack)}
+    return _call(model.model.language_model, batch.embeds, mask, batch.positions, cache, **extra)
+
+
+def _call(language_model: Any, embeds: Tensor, mask: Tensor, positions: Tensor, cache: Any, **extra: Any) -> Tensor:
+    hidden: Tensor = language_model(
+        inputs_embeds=embeds,
+        attention_mask=mask,
+        position_ids=positions if len(positions) > 1 else positions[0],
+        past_key_values=cache,
+        use_cache=True,
+        **extra,
+    ).last_hidden_state
+    return hidden
+
+
+def _pick(model: Any, hidden: Tensor, seen: Sequence[Tensor], penalty: float) -> tuple[list[int], Tensor, Tensor]:
+    """The likeliest next tokens on the host and on the device [B], and the logits [B, V] that chose them."""
+    logits = model.lm_head(hidden[:, -1]).float()
+    if penalty != 1.0:
+        logits = _penalise(logits, seen, penalty)
+    chosen = logits.argmax(-1)
+    return chosen.tolist(), chosen, logits
 
 
 @contextmanager

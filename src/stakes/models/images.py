@@ -6,9 +6,14 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
+
+from stakes.models.base import Request
+from stakes.vision.decode import open_image
+from stakes.vision.resize import Fitted, fit
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,3 +73,26 @@ def digest(image: Image) -> str:
     return hashlib.blake2b(
         image.tobytes(), digest_size=16, person=f"{image.width}x{image.height}".encode()[:16]
     ).hexdigest()
+
+
+class Opened(NamedTuple):
+    """What ``fit`` made of an image (None: no budget by resolution), the image to encode, and its name.
+
+    The name: digest of the pixels, size, and whether that size is a fitted one.
+    """
+
+    fitted: Fitted | None
+    image: Any
+    key: tuple[str, tuple[int, int], bool]
+
+
+def open_once(request: Request, family: str, opened: dict[Hashable, Opened]) -> Opened:
+    """The request's image, fitted to its budget where resolution realises it; ``opened``: those of this call."""
+    source = request.image
+    budget = request.budget if request.mechanism == "resolution" else None
+    name = (source if isinstance(source, str | bytes | PathLike) else id(source), budget)
+    if name not in opened:
+        fitted = None if budget is None else fit(source, budget, family)
+        image = open_image(source) if fitted is None else fitted.image
+        opened[name] = Opened(fitted, image, (digest(image), image.size, fitted is not None))
+    return opened[name]

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
 from stakes.models import ARCHITECTURES
+from stakes.models.base import MAX_NEW_TOKENS
 
 if TYPE_CHECKING:
     from stakes.models.local import LocalVLM
 
 
-def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int) -> LocalVLM:
+def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | None) -> LocalVLM:
     """Weights, tokenizer and image processor from a hub name or a folder, ready to answer."""
     try:
         import torch
@@ -23,7 +24,7 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int) -
         ) from error
     from stakes.models.processing import load_processor
 
-    if max_new_tokens < 1:
+    if max_new_tokens is not None and max_new_tokens < 1:
         raise BadInput(f"an answer is at least one token long, not {max_new_tokens}")
     target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     kind = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
@@ -44,6 +45,8 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int) -
         processor = load_processor(name, config.image_token_id)
     except (OSError, ValueError) as error:
         raise BadInput(f"{name!r} cannot be loaded: {_why(error)}") from error
+    if max_new_tokens is None:  # a reader of characters needs more of them than a real VLM needs words
+        max_new_tokens = model.generation_config.max_new_tokens or MAX_NEW_TOKENS
     cls = getattr(import_module(module), attribute)
     made: LocalVLM = cls(model=model, processor=processor, family=family, max_new_tokens=max_new_tokens)
     return made

@@ -2,31 +2,30 @@
 
 A family writes two methods: ``encode`` (image to merged features) and ``positions`` (of the unpruned prompt). Requests
 of any sizes, budgets and mechanisms share one forward pass; those of an in-model selector share one with each other.
+Questions on the same visual tokens share more: those tokens are read once for all of them (``prefix``).
 """
 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
+from stakes.errors import BadInput, LedgerBreach
 from stakes.models.base import DEFAULT_SELECTOR, MAX_NEW_TOKENS, Answer, Request
 from stakes.models.clock import STAGES, Clock
 from stakes.models.decoding import Decoded, greedy
-from stakes.models.images import Encoded, EncodedCache, digest
-from stakes.models.memory import largest_that_runs, out_of_memory
+from stakes.models.images import Encoded, EncodedCache, Opened, open_once
+from stakes.models.memory import image_that_fits, out_of_memory, prompt_that_fits
+from stakes.models.prefix import Past, chosen, plan, read, rest
 from stakes.models.processing import Processor
-from stakes.vision.decode import open_image
-from stakes.vision.deletion import Batch, Prompt, Selection, delete, pack, zero_mask
+from stakes.vision.deletion import Prompt, Selection, delete, pack, zero_mask
 from stakes.vision.deletion_layers import dropping
-from stakes.vision.resize import fit
 from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene, Selector, check_budget
 from stakes.vision.selectors.layers import LayerSelector
@@ -43,6 +42,7 @@ class Job:
     encoder_tokens: int
     inside: LayerSelector | None
     realised: int
+    prefix: Hashable  # equal where the prompts are equal up to their last visual token; None: shared with nobody
     spent: dict[str, float]
 
 
@@ -75,24 +75,21 @@ class LocalVLM:
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._one_at_a_time, torch.inference_mode():  # hooks sit on the one model: no two batches at once
-            jobs = [self.prepare(request) for request in requests]
-            answers: dict[int, Answer] = {}
-            for group in self._groups(jobs):
-                members = [jobs[i] for i in group]
-                decoded, layer_tokens, spent = self._decode(members)
-                for at, i in enumerate(group):
-                    answers[i] = self._answer(jobs[i], decoded, at, layer_tokens[at], spent)
+            opened: dict[Hashable, Opened] = {}
+            jobs = [self.prepare(request, opened) for request in requests]
+            lengths = [len(job.prompt.embeds) for job in jobs]
+            batches = plan([job.prefix for job in jobs], [job.inside for job in jobs], lengths, self.batch_size)
+            answers = dict(answer for groups in batches for answer in self._batch(jobs, groups))
             return [answers[i] for i in range(len(requests))]
 
-    def prepare(self, request: Request) -> Job:
-        """Image and question to the prompt that the language model will read, tokens deleted."""
+    def prepare(self, request: Request, opened: dict[Hashable, Opened] | None = None) -> Job:
+        """Image and question to the prompt that the language model will read, tokens deleted.
+
+        ``opened``: images of this call, fitted and named already, so that each is so once.
+        """
         clock = Clock(self.device)
         with clock("host"):
-            fitted = None
-            if request.budget is not None and request.mechanism == "resolution":
-                fitted = fit(request.image, request.budget, self.family)
-            image = open_image(request.image) if fitted is None else fitted.image
-            key = (digest(image), image.size, fitted is not None)
+            fitted, image, key = open_once(request, self.family, {} if opened is None else opened)
         selector = make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
         encoded = self._encoded(image, key, selector, clock)
         count = len(encoded.features)
@@ -101,9 +98,12 @@ class LocalVLM:
                 f"an image fitted to {fitted.tokens} tokens at {image.size} took {count} in {self.family}"
             )
         with clock("host"):
-            ids = self.processor.ids(request.question, count).to(self.device)
+            ids = self.processor.ids(request.question, count)
+            before = tuple(ids[: ids.tolist().index(self.processor.image_token_id)].tolist())
+            ids = ids.to(self.device)
             prompt = self.prompt(ids, encoded)
         inside = None
+        kept: Hashable = "all"
         realised = count
         if selector is not None and request.budget is not None:
             check_budget(request.budget, count)
@@ -129,8 +129,10 @@ class LocalVLM:
                     selection = selector.select(scene, request.budget)
                 prompt = self._realise(prompt, selection, request)
                 realised = len(selection.indices)
+                kept = (request.mechanism, chosen(selector, selection))
         native = count if fitted is None else fitted.native
-        return Job(request, ids, prompt, native, count, inside, realised, dict(clock.spent))
+        prefix = None if inside is not None or self._slides else (key, before, kept)
+        return Job(request, ids, prompt, native, count, inside, realised, prefix, dict(clock.spent))
 
     def prompt(self, ids: Tensor, encoded: Encoded) -> Prompt:
         """The unpruned prompt: embeddings with the image's features in their places, and its positions."""
@@ -151,13 +153,13 @@ class LocalVLM:
             raise LedgerBreach(f"deletion left {shorter.tokens} visual tokens for a budget of {request.budget}")
         return shorter
 
-    def _encoded(self, image: Any, key: Hashable, selector: Any, clock: Clock) -> Encoded:
+    def _encoded(self, image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
         attention = isinstance(selector, Selector) and selector.needs_encoder_attention
         found = self.cache.get(key, attention=attention)
         if found is None:
             doing = f"encoding an image of {image.width}x{image.height} pixels"
-            with clock("encoder"), out_of_memory(doing, lambda: self._image_that_fits(image)):
-                found = self.encode(image, exact=key[2], attention=attention)  # type: ignore[index]
+            with clock("encoder"), out_of_memory(doing, lambda: image_that_fits(self, image)):
+                found = self.encode(image, exact=key[2], attention=attention)
             self.cache.put(key, found)
         return found
 
@@ -165,25 +167,37 @@ class LocalVLM:
         embedded: Tensor = self.model.get_input_embeddings()(self.processor.question_ids(question).to(self.device))
         return embedded
 
-    def _groups(self, jobs: Sequence[Job]) -> Iterable[list[int]]:
-        kinds: dict[LayerSelector | None, list[int]] = defaultdict(list)
-        for i, job in enumerate(jobs):
-            kinds[job.inside].append(i)
-        for members in kinds.values():
-            members.sort(key=lambda i: len(jobs[i].prompt.embeds))
-            yield from (members[i : i + self.batch_size] for i in range(0, len(members), self.batch_size))
+    def _batch(self, jobs: Sequence[Job], groups: list[list[int]]) -> Iterator[tuple[int, Answer]]:
+        """Answers by place: what each group shares is read once, then its questions, ``batch_size`` at once."""
+        owners = {i: at for at, group in enumerate(groups) for i in group}
+        members = sorted(owners, key=lambda i: len(rest(jobs[i].prompt).embeds))  # little padding between questions
+        clock = Clock(self.device)
+        past: Past | None = None
+        if len(members) > len(groups):
+            prompts = [jobs[group[0]].prompt for group in groups]
+            with out_of_memory(f"reading {len(prompts)} images", lambda: prompt_that_fits(self, pack(prompts))):
+                past = read(self.model, prompts, [owners[i] for i in members], clock)
+        shared = {stage: ms / len(members) for stage, ms in clock.spent.items()}
+        for start in range(0, len(members), self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            decoded, layer_tokens, spent = self._decode([jobs[i] for i in members[rows]], past and past[rows])
+            spent = {stage: spent.get(stage, 0.0) + shared.get(stage, 0.0) for stage in STAGES}
+            for at, i in enumerate(members[rows]):
+                yield i, self._answer(jobs[i], decoded, at, layer_tokens[at], spent)
 
-    def _decode(self, jobs: Sequence[Job]) -> tuple[Decoded, list[float], dict[str, float]]:
+    def _decode(self, jobs: Sequence[Job], past: Past | None = None) -> tuple[Decoded, list[float], dict[str, float]]:
         clock = Clock(self.device)
         with clock("host"):
-            batch = pack([job.prompt for job in jobs])
+            batch = pack([job.prompt if past is None else rest(job.prompt) for job in jobs])
+        with clock("prefill"):
+            before = None if past is None else past.repeat(batch.embeds.shape[1] + self.max_new_tokens)
         inside = jobs[0].inside
         language_model = self.model.model.language_model
         watch: Any = nullcontext()
         if inside is not None:
             watch = dropping(language_model, batch, inside, [job.request.budget for job in jobs])
         doing = f"reading {len(jobs)} prompts of up to {batch.embeds.shape[1]} tokens"
-        with out_of_memory(doing, lambda: self._prompt_that_fits(batch)), watch as drops:
+        with out_of_memory(doing, lambda: prompt_that_fits(self, pack([job.prompt for job in jobs]))), watch as drops:
             decoded = greedy(
                 self.model,
                 batch,
@@ -191,6 +205,7 @@ class LocalVLM:
                 max_new_tokens=self.max_new_tokens,
                 clock=clock,
                 deepstack=inside is None,
+                past=before,
             )
         if drops is None:
             averages = [float(job.prompt.tokens) for job in jobs]
@@ -216,34 +231,13 @@ class LocalVLM:
             encoder_tokens=job.encoder_tokens,
         )
 
-    def _check_attention(self) -> None:
+    @property
+    def _slides(self) -> bool:
         kinds = getattr(self.model.model.language_model.config, "layer_types", None) or []
-        if "sliding_attention" in kinds:
+        return "sliding_attention" in kinds
+
+    def _check_attention(self) -> None:
+        if self._slides:
             raise BadInput(
                 "this checkpoint attends in sliding windows, where deleting a token moves the window; use resolution"
             )
-
-    def _image_that_fits(self, image: Any) -> str:
-        def attempt(budget: int) -> None:
-            with suppress(InfeasibleBudget):  # too small for this family, which is no matter of memory
-                self.encode(fit(image, budget, self.family).image, exact=True, attention=False)
-
-        budget = largest_that_runs(4096, attempt)
-        try:
-            tokens = fit(image, budget or 1, self.family).tokens
-        except InfeasibleBudget:
-            return "no smaller budget of this family fits either; free some memory"
-        return f"deletion encodes the whole image first, but a budget of {tokens} fits with mechanism='resolution'"
-
-    def _prompt_that_fits(self, batch: Batch) -> str:
-        size, length, width = batch.embeds.shape
-        images = int(batch.visual.sum(1).max())
-
-        def attempt(budget: int) -> None:
-            embeds = batch.embeds.new_zeros(size, length - images + budget + self.max_new_tokens, width)
-            self.model.model.language_model(inputs_embeds=embeds, use_cache=True)
-
-        budget = largest_that_runs(images - 1, attempt)
-        if budget is None:
-            return f"not even a budget of 1 fits {size} at once; ask fewer at once"
-        return f"a budget of {budget} visual tokens fits {size} at once; or ask fewer at once"

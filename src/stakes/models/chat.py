@@ -1,0 +1,73 @@
+"""What do OpenAI's chat completions look like? One question about one image as a body, and a reply read strictly.
+
+    body = chat_body("my-model", "What is the total?", "data:image/png;base64,…", 16)
+    read_reply({"choices": [{"message": {"content": "7"}, "finish_reason": "stop"}]}).text      # '7'
+
+A reply that is not an answer is ``Unusable``, which the wire retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stakes.models.base import SUFFIX
+from stakes.models.wire import Unusable
+
+ENDED = {"stop", "length", "eos_token", "stop_sequence", None}  # by any other reason the answer did not finish
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one chat completion says; ``usage`` as the server gave it, whatever that is."""
+
+    text: str
+    truncated: bool
+    usage: Any
+
+
+def chat_body(
+    model: str,
+    question: str,
+    image_url: str | None,
+    max_new_tokens: int,
+    extra: Mapping[str, Any] | None = None,
+    *,
+    high_detail: bool = False,
+) -> dict[str, Any]:
+    """The image, if any, then the question, as the local models are asked; fields that ``extra`` sets to None go."""
+    content: list[dict[str, Any]] = [{"type": "text", "text": question + SUFFIX}]
+    if image_url is not None:
+        image = {"url": image_url, "detail": "high"} if high_detail else {"url": image_url}
+        content.insert(0, {"type": "image_url", "image_url": image})
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": content}],
+        "temperature": 0,
+        "max_tokens": max_new_tokens,
+        **(extra or {}),
+    }
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def read_reply(reply: Any, *, allow_empty: bool = False) -> Reply:
+    """Text that finished; ``Unusable`` says what else the reply is. ``allow_empty``: no text is one, if it stopped."""
+    try:
+        choice = reply["choices"][0]
+        content, reason = choice["message"]["content"], choice.get("finish_reason")
+    except (LookupError, TypeError, AttributeError):
+        raise Unusable("its reply is not a chat completion") from None
+    if not isinstance(reason, str | None) or reason not in ENDED:
+        raise Unusable(f"its reply did not finish ({reason!s:.40})")
+    if not isinstance(content, str) or not (content.strip() or (allow_empty and reason == "stop")):
+        raise Unusable("its reply has no text")
+    return Reply(content.strip(), reason == "length", reply.get("usage"))
+
+
+def model_names(reply: Any) -> list[str]:
+    """What ``/v1/models`` lists."""
+    try:
+        return [str(one["id"]) for one in reply["data"]]
+    except (LookupError, TypeError):
+        raise Unusable("its reply is no list of models") from None

@@ -1,0 +1,199 @@
+"""What questions on one page share is read once, and nobody's answer knows of it."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tests.models.tiny import FAMILIES, picture, tiny
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from stakes.models import Request, prefix
+from stakes.models.cache import empty
+from stakes.models.clock import Clock
+from stakes.models.decoding import greedy
+from stakes.models.folding import attend, folding
+from stakes.models.images import EncodedCache
+from stakes.models.local import LocalVLM
+from stakes.models.prefix import first, plan, read, rest
+from stakes.vision.deletion import pack
+
+QUESTIONS = ("What is the total?", "Who?", "A much longer question than the others, is it not?", "When was that?")
+
+
+def fresh(family: str, attention: str = "sdpa") -> LocalVLM:
+    return replace(tiny(family, attention), cache=EncodedCache())
+
+
+@contextmanager
+def reading(model: LocalVLM) -> Iterator[list[tuple[int, int]]]:
+    """(rows, columns) of every forward pass of more than one column."""
+    passes: list[tuple[int, int]] = []
+
+    def hook(_: Any, args: Any, kwargs: Any) -> None:
+        rows, columns = kwargs["inputs_embeds"].shape[:2]
+        if columns > 1:
+            passes.append((rows, columns))
+
+    handle = model.model.model.language_model.register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        yield passes
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_questions_on_a_shared_prefix_have_the_logits_of_whole_prompts(family: str, attention: str) -> None:
+    """Two pages of unlike lengths, one of them pruned, so prefixes and questions are both padded."""
+    model = fresh(family, attention)
+    asked = [Request(picture(150, 120, 1), q) for q in QUESTIONS[:3]]
+    asked += [Request(picture(90, 170, 2), q, 5, "deletion") for q in QUESTIONS[1:]]
+    jobs = [model.prepare(request) for request in asked]
+    ids, clock = [job.ids for job in jobs], Clock(model.device)
+    length = {"max_new_tokens": 6, "clock": clock, "keep_logits": True}
+    whole = greedy(model.model, pack([job.prompt for job in jobs]), ids, **length)  # type: ignore[arg-type]
+    past = read(model.model, [jobs[0].prompt, jobs[3].prompt], [0, 0, 0, 1, 1, 1], clock).repeat(40)
+    shared = greedy(model.model, pack([rest(job.prompt) for job in jobs]), ids, past=past, **length)  # type: ignore[arg-type]
+    assert shared.tokens == whole.tokens
+    assert len({tuple(row) for row in whole.tokens}) > 3, "the answers say nothing if they are all alike"
+    for one, other in zip(shared.logits, whole.logits, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_prefix_of_a_call_is_read_once_and_answers_stay_what_they_were(family: str) -> None:
+    model = fresh(family)
+    ways: list[dict[str, Any]] = [
+        {"image": picture(150, 120, 1)},
+        {"image": picture(150, 120, 1), "budget": 7, "mechanism": "deletion"},
+        {"image": picture(80, 200, 2), "budget": 4, "mechanism": "deletion", "selector": "visionzip"},
+        {"image": picture(80, 200, 2), "budget": 4, "mechanism": "zero-mask", "selector": "saliency"},
+        {"image": picture(150, 120, 1), "budget": 7, "mechanism": "deletion", "selector": "random", "sample": "x"},
+    ]
+    if family != "llava_onevision":
+        ways.append({"image": picture(400, 300, 3), "budget": 80})
+    requests = [Request(question=question, **way) for question in QUESTIONS for way in ways]
+    alone = [fresh(family).answer([request])[0] for request in requests]
+    with reading(model) as passes:
+        together = model.answer(requests)
+    for one, other in zip(together, alone, strict=True):
+        assert replace(one, timings={}) == replace(other, timings={})
+    longest = max(len(model.prepare(Request(picture(9, 9), q)).ids) for q in QUESTIONS)
+    questions = [rows for rows, _ in passes[-len(requests) // model.batch_size :]]
+    prefixes = [rows for rows, _ in passes[: -len(questions)]]
+    assert sum(prefixes) == len(ways)
+    assert sum(questions) == len(requests)
+    assert all(columns < longest for _, columns in passes[-len(questions) :])
+
+
+def test_what_depends_on_the_question_is_not_shared() -> None:
+    model = fresh("qwen2_5_vl")
+    page = picture(150, 120, 1)
+    for way in ({"selector": "random"}, {"selector": "cdpruner"}, {"selector": "fastv"}):
+        requests = [Request(page, q, 6, "deletion", **way) for q in QUESTIONS]
+        alone = [model.answer([request])[0].text for request in requests]
+        with reading(model) as passes:
+            assert [answer.text for answer in model.answer(requests)] == alone
+        assert [rows for rows, _ in passes] == [4], way
+
+
+def test_a_prompt_that_puts_the_question_in_front_of_the_image_is_not_shared() -> None:
+    stock = fresh("qwen2_5_vl")
+    image, text = "<|vision_start|><|image_pad|><|vision_end|>", "{{ m.content[1].text }}"
+    template = "{% for m in messages %}<|im_start|>" + text + image + "<|im_end|>{% endfor %}<|im_start|>assistant\n"
+    model = replace(stock, processor=replace(stock.processor, template=template))
+    requests = [Request(picture(150, 120, 1), question) for question in QUESTIONS]
+    with reading(model) as passes:
+        together = model.answer(requests)
+    assert [rows for rows, _ in passes] == [4]
+    assert [answer.text for answer in together] == [model.answer([request])[0].text for request in requests]
+
+
+def test_more_questions_than_a_batch_holds_read_their_page_once() -> None:
+    model = replace(fresh("qwen2_5_vl"), batch_size=3)
+    requests = [Request(picture(150, 120, 1), f"Question {i}?") for i in range(7)]
+    with reading(model) as passes:
+        answers = model.answer(requests)
+    assert [rows for rows, _ in passes] == [1, 3, 3, 1]
+    assert [a.text for a in answers] == [model.answer([request])[0].text for request in requests]
+
+
+def test_the_prefix_is_paid_by_all_its_requests_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*args: Any) -> Any:
+        past = read(*args)
+        args[-1].spent["prefill"] += 4e6
+        return past
+
+    monkeypatch.setattr("stakes.models.local.read", slow)
+    answers = fresh("qwen2_5_vl").answer([Request(picture(150, 120, 1), question) for question in QUESTIONS])
+    assert [round(answer.timings["prefill"] / 1e6, 1) for answer in answers] == [1.0] * 4
+    assert set(answers[0].timings) == {"encoder", "selector", "prefill", "decode", "host"}
+    assert answers[1].timings["encoder"] == 0
+
+
+@torch.inference_mode()
+def test_first_and_rest_are_the_prompt() -> None:
+    prompt = fresh("qwen3_vl").prepare(Request(picture(150, 120, 1), "What?")).prompt
+    one, two = first(prompt), rest(prompt)
+    assert torch.equal(torch.cat((one.embeds, two.embeds)), prompt.embeds)
+    assert torch.equal(torch.cat((one.positions, two.positions), 1), prompt.positions)
+    assert (one.tokens, two.tokens, len(one.deepstack), two.deepstack) == (prompt.tokens, 0, 3, ())
+
+
+def test_the_plan_holds_every_request_once_and_no_kinds_together() -> None:
+    prefixes = ["a", "b", "a", None, "b", "c", None, "a"]
+    kinds = [None, None, None, "fastv", None, None, "fastv", None]
+    batches = list(plan(prefixes, kinds, [5, 4, 5, 3, 4, 2, 9, 5], 4))
+    assert batches == [[[5]], [[3], [6]], [[1, 4], [0, 2, 7]]]
+    assert doctest.testmod(prefix).failed == 0
+
+
+def test_a_cache_with_room_holds_what_was_put_in() -> None:
+    (layer,) = empty(1).rooms
+    parts = [torch.randn(2, 3, n, 4) for n in (5, 1, 40, 1, 1)]
+    for i, part in enumerate(parts):
+        keys, values = layer.update(part, -part)
+        assert torch.equal(keys, torch.cat(parts[: i + 1], 2))
+        assert torch.equal(values, -keys)
+        assert layer.get_seq_length() == keys.shape[2]
+
+
+def test_folded_heads_attend_as_repeated_keys_do() -> None:
+    query, key, value = torch.randn(2, 6, 1, 8), torch.randn(2, 2, 11, 8), torch.randn(2, 2, 11, 8)
+    mask = torch.arange(11) >= torch.tensor([[0], [4]])
+    attention = tiny("qwen2_vl").model.model.language_model.layers[0].self_attn
+    before = attention.num_key_value_groups
+    try:
+        attention.num_key_value_groups = 3
+        expected, _ = sdpa_attention_forward(attention, query, key, value, mask[:, None, None], scaling=0.3)
+    finally:
+        attention.num_key_value_groups = before
+    found, _ = attend(attention, query, key, value, mask[:, None, None], scaling=0.3)
+    torch.testing.assert_close(found, expected)
+
+
+def test_folding_leaves_the_model_as_it_was_also_after_an_error() -> None:
+    language_model = tiny("qwen2_5_vl").model.model.language_model
+    names = set(ALL_ATTENTION_FUNCTIONS)
+    inside: list[bool] = []
+
+    def fails() -> None:
+        with folding(language_model) as folded:
+            inside.extend((folded, language_model.config._attn_implementation != "sdpa"))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert inside == [True, True]
+    assert language_model.config._attn_implementation == "sdpa"
+    assert set(ALL_ATTENTION_FUNCTIONS) == names
+    with folding(tiny("qwen2_5_vl", "eager").model.model.language_model) as folded:
+        assert not folded

@@ -15,7 +15,9 @@ def calibrate(
     samples: Annotated[
         Path | None, typer.Argument(help="Labelled questions, one JSON object a line: id, image, question, answers.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Who answers: embedded, a hub name, a local folder or an http(s) address.")] = "embedded",
+    model: Annotated[
+        str, typer.Option(help="Who answers: embedded, a hub name, a local folder or an http(s) address.")
+    ] = "embedded",
     mean_budget: Annotated[int, typer.Option(help="Visual tokens per image on average, over all questions.")] = 304,
     cost: Annotated[
         list[str] | None, typer.Option(help="Cost of a mistake, as tier=cost; once per tier. Default: high=5, low=1.")

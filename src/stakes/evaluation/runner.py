@@ -32,7 +32,7 @@ Key = tuple[str, int]  # (sample, budget)
 
 @dataclass(frozen=True)
 class Run:
-    """The outcomes that were asked for, by (sample, budget) in the samples' order, and what this session added."""
+    """The outcomes that were asked for, by (sample, budget) in the samples' order, and what this call added."""
 
     outcomes: Mapping[Key, Outcome]
     fingerprint: Fingerprint

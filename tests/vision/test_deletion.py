@@ -91,7 +91,7 @@ def test_deleting_equals_hiding_the_keys_for_every_selector(family: str, attenti
     model = tiny(family, attention)
     depth = model.model.config.get_text_config().num_hidden_layers
     jobs = unpruned(model)
-    for name in BEFORE_THE_FIRST_LAYER if attention == "sdpa" else ["redundancy"]:
+    for name in BEFORE_THE_FIRST_LAYER:
         prompts, hidden = [], []
         for i, (job, budget) in enumerate(zip(jobs, BUDGETS, strict=True)):
             request = Request(picture(*SIZES[i], seed=i), f"What is it, {i}?", budget, "deletion", name, sample=str(i))

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import httpx
 
 from stakes.errors import BadInput, StakesError
-from stakes.signals.endpoint import retry_after
+from stakes.signals.endpoint import retry_after, server_name
 
 RETRIED = {408, 409, 425, 429}
 MOST_BYTES = 16 << 20  # of a reply; a short answer with its usage is a kilobyte
@@ -51,20 +51,12 @@ class Wire:
         longest_pause_s: float = 60.0,
         connections: int = 8,
     ) -> None:
-        try:
-            url = httpx.URL(base_url)
-        except (httpx.InvalidURL, TypeError):
-            raise BadInput(f"{base_url!r} is not an address; give one such as http://127.0.0.1:8000/v1") from None
-        if url.scheme not in ("http", "https") or not url.host:
-            raise BadInput(f"{base_url!r} is not an http(s) address; give one such as http://127.0.0.1:8000/v1")
-        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-            raise BadInput("the API key holds characters that no header can carry; was it pasted with a line break?")
+        self.where = server_name(base_url, api_key)
         if tries < 1:
             raise BadInput(f"an endpoint needs at least one try, not {tries!r}")
         if not timeout_s > 0:
             raise BadInput(f"a request needs some seconds until it times out, not {timeout_s!r}")
         self.base_url = base_url.rstrip("/")
-        self.where = f"{url.scheme}://{url.netloc.decode('ascii').rpartition('@')[2]}"  # without any password
         self._key, self._tries, self._timeout = api_key, tries, timeout_s
         self._pause, self._longest_pause = pause_s, longest_pause_s
         self._not_before = 0.0  # when the server takes requests again, by the monotonic clock

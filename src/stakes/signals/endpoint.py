@@ -22,6 +22,19 @@ Message = dict[str, str]
 _RETRIED = {408, 409, 425, 429}
 
 
+def server_name(base_url: str, api_key: str | None = None) -> str:
+    """Check an address and a key, and name the server for messages: scheme and host, without any password."""
+    try:
+        url = httpx.URL(base_url)
+    except (httpx.InvalidURL, TypeError):
+        raise BadInput(f"{base_url!r} is not an address; give one such as http://127.0.0.1:8000/v1") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise BadInput(f"{base_url!r} is not an http(s) address; give one such as http://127.0.0.1:8000/v1")
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        raise BadInput("the API key holds characters that no header can carry; was it pasted with a line break?")
+    return f"{url.scheme}://{url.netloc.decode('ascii').rpartition('@')[2]}"
+
+
 class ChatEndpoint:
     """One model behind one server; safe to use from several threads."""
 
@@ -38,20 +51,12 @@ class ChatEndpoint:
         max_tokens: int | None = 16,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        try:
-            url = httpx.URL(base_url)
-        except (httpx.InvalidURL, TypeError):
-            raise BadInput(f"{base_url!r} is not an address; give one such as http://127.0.0.1:8000/v1") from None
-        if url.scheme not in ("http", "https") or not url.host:
-            raise BadInput(f"{base_url!r} is not an http(s) address; give one such as http://127.0.0.1:8000/v1")
+        self._where = server_name(base_url, api_key)
         if not model:
             raise BadInput("an endpoint needs the name of the model to ask")
-        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-            raise BadInput("the API key holds characters that no header can carry; was it pasted with a line break?")
         if tries < 1:
             raise BadInput(f"an endpoint needs at least one try, not {tries!r}")
         self.base_url, self.model = base_url.rstrip("/"), model
-        self._where = f"{url.scheme}://{url.netloc.decode('ascii').rpartition('@')[2]}"  # without any password
         self._tries, self._pause, self._longest_pause = tries, pause_s, longest_pause_s
         self._max_tokens, self._sleep = max_tokens, sleep
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}

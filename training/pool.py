@@ -26,7 +26,7 @@ from training.examples import Layout, crop, fill
 
 from stakes.data import pages
 
-WEIGHTS = {"forms": 0.49, "charts": 0.20, "infographics": 0.20, "signs": 0.04, "shapes": 0.05, "swatches": 0.02}
+WEIGHTS = {"forms": 0.47, "charts": 0.20, "infographics": 0.20, "signs": 0.05, "shapes": 0.06, "swatches": 0.02}
 CROPS = {"cards": (280, 168), "panels": (392, 280), "halves": (560, 420)}  # windows of the first three families
 CROPS_A_PAGE = 2  # more rows a second would keep the mover, and so the training thread, waiting for the interpreter
 KINDS = [*CROPS, *WEIGHTS]

@@ -40,7 +40,7 @@ LEVELS = [
     Level({"halves": 0.03} | {k: 0.97 * w for k, w in WEIGHTS.items()}),
 ]
 # asked of one row: about half of what a page can be asked, so that a page teaches something new each time it is used
-QUESTIONS = {"cards": 3, "panels": 4, "halves": 8, "forms": 14, "charts": 8, "infographics": 10}
+QUESTIONS = {"cards": 3, "panels": 4, "halves": 8, "forms": 18, "charts": 8, "infographics": 12}
 QUESTIONS |= {"signs": 4, "shapes": 6, "swatches": 1}
 
 

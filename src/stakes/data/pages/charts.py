@@ -141,7 +141,7 @@ def _ask(canvas: Canvas, plot: Plot, data: Data, dice: Dice) -> None:
     several = len(data.series) > 1
     marks = [(s, c) for s in range(len(data.series)) for c in range(len(data.names))]
     dice.shuffle(marks)
-    wanted = dice.randint(3, 5)
+    wanted = dice.randint(2, 4)
     for s, c in marks[:wanted]:
         what = f"{data.series[s]} in {data.names[c]}" if several else data.names[c]
         plot.ask_mark(canvas, s, c, about("mark", "high", MARK_LOUD, MARK_PLAIN, dice, what=what))
@@ -156,12 +156,12 @@ def _ask(canvas: Canvas, plot: Plot, data: Data, dice: Dice) -> None:
         if gap > 0.06 * data.numbers[0][order[-1]]:
             left.remove(at)
             plot.ask_name(canvas, at, about("extreme", "low", "", EXTREME_PLAIN, dice, head=data.head, rank=rank))
-    for c in left[: wanted - 2]:
+    for c in left[: max(1, wanted - 2)]:
         s = dice.randrange(len(data.series))
         text = data.texts[s][c]
         plot.ask_name(canvas, c, about("category", "low", "", CATEGORY_PLAIN, dice, head=data.head, value=text))
     if several:
-        for s in range(len(data.series)):
+        for s in dice.sample(range(len(data.series)), 1):
             c = dice.randrange(len(data.names))
             plot.ask_series(canvas, s, about("series", "low", "", SERIES_PLAIN, dice, value=data.texts[s][c]))
 

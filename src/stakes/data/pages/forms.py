@@ -58,19 +58,19 @@ def _frame(sheet: Sheet) -> None:
 Kind = tuple[str, bool, tuple[Block, ...], tuple[Block, ...]]
 
 INVOICE: Kind = (
-    "i", False, (letterhead, heading), (_pairs(6, 8, 2), _table(8), _totals, _prose(2, 1), _pairs(4, 6, 3), signature),
+    "i", False, (letterhead, heading), (_pairs(6, 8, 2), _table(4), _totals, _prose(2, 1), _pairs(4, 6, 3), signature),
 )  # fmt: skip
 ORDER: Kind = (
     "i",
     False,
     (heading,),
-    (_pairs(6, 9, 3, "grid"), _table(8), _pairs(4, 6, 2), _totals, stamp, _prose(3, 1)),
+    (_pairs(6, 9, 3, "grid"), _table(4), _pairs(4, 6, 2), _totals, stamp, _prose(3, 1)),
 )
 RECEIPT: Kind = (
     "i",
     False,
     (letterhead,),
-    (_pairs(5, 8, 1, "right"), _table(6), _totals, _pairs(4, 6, 1), _prose(2, 0)),
+    (_pairs(5, 8, 1, "right"), _table(2), _totals, _pairs(4, 6, 1), _prose(2, 0)),
 )
 LETTER: Kind = (
     "l", False, (letterhead,), (_pairs(4, 6, 2), _prose(3, 2), _prose(2, 2), _prose(3, 2), _pairs(4, 5, 2), signature),
@@ -79,51 +79,51 @@ MEMO: Kind = (
     "l",
     False,
     (heading,),
-    (_pairs(6, 8, 1, "tab"), _prose(3, 2), _table(8), _prose(3, 1), _pairs(3, 5, 2), stamp),
+    (_pairs(6, 8, 1, "tab"), _prose(3, 2), _table(4), _prose(3, 1), _pairs(3, 5, 2), stamp),
 )
 REPORT: Kind = (
     "r",
     False,
     (_centred,),
-    (_pairs(5, 8, 2), section, _prose(4, 1), _table(10), section, _prose(3, 2), _pairs(4, 6, 3)),
+    (_pairs(5, 8, 2), section, _prose(4, 1), _table(4), section, _prose(3, 2), _pairs(4, 6, 3)),
 )
 MINUTES: Kind = (
     "r",
     True,
     (letterhead, heading),
-    (_pairs(6, 8, 1), _prose(3, 1), _table(8), section, _prose(3, 2), signature),
+    (_pairs(6, 8, 1), _prose(3, 1), _table(4), section, _prose(3, 2), signature),
 )
 APPLICATION: Kind = (
     "a", False, (heading,),
-    (section, _pairs(6, 9, 3, "grid"), checks, section, _pairs(6, 8, 2, "line"), _table(6), signature),
+    (section, _pairs(6, 9, 3, "grid"), checks, section, _pairs(6, 8, 2, "line"), _table(2), signature),
 )  # fmt: skip
 CERTIFICATE: Kind = (
     "c",
     False,
     (_border, _centred),
-    (_prose(2, 2), _pairs(6, 8, 2), _table(6), _pairs(4, 6, 2, "above"), signature),
+    (_prose(2, 2), _pairs(6, 8, 2), _table(2), _pairs(4, 6, 2, "above"), signature),
 )
 STATEMENT: Kind = (
     "l",
     False,
     (letterhead, heading),
-    (_pairs(5, 7, 2, "grid"), _table(10), _totals, _prose(2, 1), _table(6)),
+    (_pairs(5, 7, 2, "grid"), _table(4), _totals, _prose(2, 1), _table(2)),
 )
 FAX: Kind = (
     "l",
     False,
     (_frame, heading),
-    (_pairs(6, 8, 2, "above"), _prose(3, 2), _pairs(4, 6, 1, "tab"), _table(6), signature),
+    (_pairs(6, 8, 2, "above"), _prose(3, 2), _pairs(4, 6, 1, "tab"), _table(2), signature),
 )
 BULLETIN: Kind = (
     "r",
     True,
     (_centred,),
-    (section, _pairs(5, 7, 1), stamp, _prose(4, 2), section, _table(8), _prose(3, 1)),
+    (section, _pairs(5, 7, 1), stamp, _prose(4, 2), section, _table(4), _prose(3, 1)),
 )
 
 # What fills the rest of a page, with and without questions.
-MORE = (_pairs(4, 6, 2), _table(6), _prose(4, 0), _prose(3, 2))
+MORE = (_pairs(4, 6, 2), _table(2), _prose(4, 0), _prose(3, 2))
 QUIET = (_prose(6, 0), _prose(4, 0), _table(0))
 
 KINDS: Pool[Kind] = Pool(

@@ -156,16 +156,20 @@ def _rows(poster: Poster, x: float, y: float, width: float, height: float, ink: 
     dice = poster.dice
     step = poster.base * dice.uniform(1.6, 2.1)
     colour = dice.choice(poster.colours)
-    label = face(poster.text_name, round(poster.base)).width("M" * 8)
-    for k in range(min(8, int(height // step))):
-        name, share = v.place(dice, dice.randint(4, 8)), dice.uniform(3, 99)
-        number = f"{share:.1f}%" if dice.chance(0.6) else f"{share * 97:,.0f}"
+    letters = face(poster.text_name, round(poster.base))
+    names = [v.place(dice, dice.randint(4, 8)) for _ in range(min(8, int(height // step)))]
+    close = dice.chance(0.6)  # numbers beside the names, or at the ends of the bars
+    second = x + max((letters.width(name) for name in names), default=0) + 8  # where the numbers or the bars start
+    first = second + (letters.width("000,000") + 8 if close else 0)
+    for k, name in enumerate(names):
+        share = dice.uniform(3, 99)
+        number = f"{share:.1f}%" if dice.chance(0.5) else f"{share * 2971:,.0f}"
         low = about("row_name", "low", "", ROW_NAME_PLAIN, dice, value=number)
         high = about("row", "high", ROW_LOUD, ROW_PLAIN, dice, what=name)
         top = y + k * step
-        reach = (width - label - 70) * share / 100
-        poster.canvas.pen.rectangle((x + label, top + 2, x + label + reach, top + poster.base * 1.1), fill=colour)
-        numbered = (x + label + reach + 6, top, number, poster.base, False)
+        end = first + (x + width - first - (0 if close else 70)) * share / 100
+        poster.canvas.pen.rectangle((first, top + 2, end, top + poster.base * 1.1), fill=colour)
+        numbered = (second if close else end + 6, top, number, poster.base, False)
         poster.pair((x, top, name, poster.base, False), numbered, ink, low, high)
 
 
@@ -177,7 +181,7 @@ def _steps(poster: Poster, x: float, y: float, _width: float, height: float, ink
     pen = poster.canvas.pen
     pen.line((x + 6, y + 6, x + 6, y + step * max(0, count - 1) + 6), fill=ink, width=2)
     for k in range(count):
-        day, event = v.date(dice), v.thing(dice, dice.randint(8, 12))
+        day, event = v.date(dice), v.thing(dice, dice.randint(7, 11))
         low = about("step", "low", "", STEP_PLAIN, dice, value=day)
         high = about("step_day", "high", DAY_LOUD, DAY_PLAIN, dice, what=event)
         top = y + k * step

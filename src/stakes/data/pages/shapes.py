@@ -82,7 +82,7 @@ def paint(dice: Dice, density: float) -> Canvas:
     dark = sum(ground) < 300
     names = [c for c in COLOURS if c not in (("black", "gray") if dark else ("white", "gray"))]
     tints, forms = dice.sample(names, 4), dice.sample(SHAPES, 4)
-    groups = [(tints[k], forms[k], dice.choice((1, 1, 2, 3, 4, 5, 6))) for k in range(dice.randint(2, 4))]
+    groups = [(tints[k], forms[k], dice.choice((1, 1, 2, 2, 3, 4))) for k in range(dice.randint(2, 4))]
     while sum(count for _, _, count in groups) > 20:  # one shape a cell
         groups.pop()
     cells = [(c, r) for c in range(5) for r in range(4)]

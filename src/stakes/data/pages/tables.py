@@ -60,7 +60,7 @@ def table(sheet: Sheet, most: int) -> None:
     """A table of this page's theme, up to ``most`` of whose cells are asked for, as many of each tier as it has."""
     dice, canvas = sheet.dice, sheet.canvas
     size = sheet.size(dice.choice((0.75, 0.8, 0.9, 1.0, 1.1)))
-    leading = size * dice.uniform(1.35, 1.8)
+    leading = size * dice.uniform(1.6, 2.3)
     rows = min(dice.randint(4, 9), int((sheet.room - leading) // leading))
     columns = dice.choice((2, 3, 3, 4))
     if rows < 2:

@@ -1,33 +1,144 @@
 """``stakes reproduce``: the paper's tables, recomputed or measured, beside the published figures."""
 
+import sys
 from collections import Counter
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stakes.commands.output import AsJson, print_json, print_table
 from stakes.errors import BadInput
+from stakes.experiments.measured import TABLES
 
-TABLES = {"published": "every published figure that follows from others, recomputed"}
+if TYPE_CHECKING:
+    from stakes.experiments.study import Study
+    from stakes.experiments.table import Table
+
+PUBLISHED = "published"
+NAMES = {PUBLISHED: "every published figure that follows from others, recomputed"} | {
+    name: what for name, (_, what) in TABLES.items()
+}
+QUICK, FULL = 24, 300
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="Which table: " + "; ".join(f"{k} ({v})" for k, v in TABLES.items()))],
-    every: Annotated[bool, typer.Option("--every", help="List the figures that follow, too.")] = False,
+    table: Annotated[
+        str, typer.Argument(help="Which table: " + "; ".join(f"{k} ({v})" for k, v in NAMES.items()) + "; or all.")
+    ],
+    model: Annotated[
+        str, typer.Option(help="Who answers: embedded, ocr, a hub name, a folder or an address.")
+    ] = "embedded",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="Real questions for one of the paper's sets, as docvqa=FILE or docvqa=hub. Default: pages."),
+    ] = None,
+    per_tier: Annotated[int | None, typer.Option(help=f"Questions of each tier. Default: {FULL}.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help=f"{QUICK} questions of each tier: a look, no evidence.")
+    ] = False,
+    mechanism: Annotated[
+        str, typer.Option(help="Of the tables that do not fix it: deletion or resolution.")
+    ] = "deletion",
+    signal: Annotated[str, typer.Option(help="How tiers are read: tier (labels) or keywords.")] = "tier",
+    folder: Annotated[Path, typer.Option(help="Where answers are kept; a later run goes on there.")] = Path(
+        "runs/reproduce"
+    ),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write all tables as one JSON file, too.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--every", help="With published: list the figures that follow, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute the paper's figures and say which follow.
+    """Measure or recompute the paper's tables and set them beside the published ones.
 
-    Example: stakes reproduce published --every
+    Example: stakes reproduce within-task --quick
     """
-    if table not in TABLES:
-        raise BadInput(f"there is no table {table!r}; choose one of {', '.join(TABLES)}")
+    if table == PUBLISHED:
+        return _published(every, as_json)
+    if table not in TABLES and table != "all":
+        raise BadInput(f"there is no table {table!r}; choose one of {', '.join(NAMES)}, or all")
+    study = _study(model, data or [], per_tier or (QUICK if quick else FULL), mechanism, signal, folder)
+    names = [name for name in TABLES if name != "labels" or "docvqa" in study.data] if table == "all" else [table]
+    from stakes.experiments.measured import experiment
+
+    _say_how_long(study, sum(experiment(name).answers(study) for name in names))
+    found: list[Table] = []
+    for name in names:
+        made = experiment(name).table(study)
+        found.append(made)
+        if not as_json:
+            print_table(made.title, made.columns, made.rows)
+            for line in made.findings:
+                typer.echo(f"  - {line}")
+            typer.echo("")
+    record = {"model": model, "per_tier": study.per_tier, "tables": [made.record() for made in found]}
+    if output is not None:
+        from stakes.evaluation.fingerprint import save_json
+
+        save_json(output, record)
+    if as_json:
+        print_json(record)
+    return None
+
+
+def _study(model: str, data: list[str], per_tier: int, mechanism: str, signal: str, folder: Path) -> "Study":
+    from stakes.commands.questions import read_signal
+    from stakes.evaluation.progress import progress_on
+    from stakes.experiments.study import OFFLINE, Study
+    from stakes.models import load
+
+    if per_tier < 2:
+        raise BadInput(f"a table needs at least two questions of each tier, not {per_tier}")
+    if mechanism not in ("deletion", "resolution"):
+        raise BadInput(f"a mechanism is deletion or resolution, not {mechanism!r}")
+    sources = {}
+    for word in data:
+        name, equals, source = word.partition("=")
+        if not equals or name not in OFFLINE:
+            raise BadInput(f"--data takes SET=FILE with a set of {', '.join(OFFLINE)}, not {word!r}")
+        sources[name] = source
+    return Study(
+        model=load(model),
+        name=model,
+        folder=folder,
+        per_tier=per_tier,
+        mechanism="deletion" if mechanism == "deletion" else "resolution",
+        data=sources,
+        signal=read_signal(signal, {"high": 5.0, "low": 1.0}),
+        progress=progress_on(sys.stderr, "reproduce"),
+    )
+
+
+def _say_how_long(study: "Study", answers: int) -> None:
+    """What is ahead, from the speed of one small batch."""
+    import time
+
+    if not answers:
+        return
+    from stakes.evaluation.progress import spell
+    from stakes.models.base import Request
+
+    one = study.questions(study.source("docvqa"), 2)[0]
+    requests = [Request(one.load(), one.question, budget, study.mechanism) for budget in (96, 304, 512)]
+    study.model.answer(requests)  # a warm-up
+    began = time.monotonic()
+    study.model.answer(requests)
+    seconds = (time.monotonic() - began) / len(requests) * answers
+    typer.echo(
+        f"at most {answers} answers, about {spell(seconds)} at the speed of three of them; answers that {study.folder} "
+        "holds are not asked again",
+        err=True,
+    )
+
+
+def _published(every: bool, as_json: bool) -> None:
     from stakes.experiments.published import checks
 
     found = checks()
     count: Counter[str] = Counter(check.verdict for check in found)
     if as_json:
-        print_json({"table": table, "verdicts": dict(count), "checks": [check.record() for check in found]})
+        print_json({"table": PUBLISHED, "verdicts": dict(count), "checks": [check.record() for check in found]})
         return
     listed = [check for check in found if every or check.verdict != "follows"]
     rows = [

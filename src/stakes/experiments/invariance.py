@@ -1,0 +1,94 @@
+"""Invariance: one axis at a time from the main setting. Does the gain depend on mechanism, model, scale or selector?
+
+Uniform 304 against (512, 96), high tier. Paper, tables "Invariance study" and "Full selector robustness".
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from stakes.errors import BadInput, StakesError
+from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.statistics import mcnemar
+from stakes.experiments.study import Study
+from stakes.experiments.table import Cell, Table, spell_p
+from stakes.experiments.within_task import BUDGETS, COSTS
+from stakes.models import load
+from stakes.published import figures
+
+SELECTORS = ("redundancy", "random", "saliency", "fastv", "sparsevlm", "visionzip")
+OTHERS = {"scale": "embedded-small", "architecture": "embedded-llava"}  # what stands for Qwen 3B and LLaVA-OneVision
+COLUMNS = ("source", "axis", "setting", "high: uniform", "cost", "low: uniform", "cost", "b:c", "p")
+
+
+def answers(study: Study) -> int:
+    """How many answers it takes."""
+    return (len(SELECTORS) + 1 + len(OTHERS)) * 2 * 2 * study.per_tier
+
+
+def table(study: Study) -> Table:
+    """Ours above the published ones."""
+    rows, missing = [], []
+    rows.append(_row(study, "mechanism", "resolution", Setting("resolution", None, study.metric)))
+    for name in SELECTORS:
+        try:
+            rows.append(_row(study, "selector", name, Setting("deletion", name, study.metric)))
+        except BadInput as error:
+            missing.append(f"selector {name}: {error}")
+    for axis, name in OTHERS.items() if study.name == "embedded" else ():
+        try:
+            other = replace(study, model=load(name), name=name)
+        except StakesError as error:
+            missing.append(f"{axis}: {error}")
+            continue
+        rows.append(_row(other, axis, f"{name}, resolution", Setting("resolution", None, study.metric)))
+    lower = [row for row in rows if _falls(row)]
+    return Table(
+        name="invariance",
+        title=f"Invariance: {study.name} on {study.source('docvqa')}",
+        columns=COLUMNS,
+        rows=(*rows, *_theirs()),
+        findings=(
+            f"high-tier error falls in {len(lower)} of {len(rows)} settings (published: in all)",
+            *(f"not measured: {why}" for why in missing),
+        ),
+        meta={"model": study.name, "data": study.source("docvqa"), "budgets": BUDGETS, "split": study.split},
+    )
+
+
+def _falls(row: tuple[Cell, ...]) -> bool:
+    before, after = row[3], row[4]
+    assert isinstance(before, float)
+    assert isinstance(after, float)
+    return after < before
+
+
+def _row(study: Study, axis: str, name: str, setting: Setting) -> tuple[Cell, ...]:
+    source = study.source("docvqa")
+    found = study.arms(source, study.questions(source), BUDGETS, COSTS, ("uniform", "cost"), setting).comparison
+    uniform, cost = found.rows
+    assert cost.dear is not None
+    return (
+        study.name, axis, name, uniform.errors["high"], cost.errors["high"], uniform.errors["low"],
+        cost.errors["low"], f"{cost.dear.b}:{cost.dear.c}", spell_p(cost.dear.p),
+    )  # fmt: skip
+
+
+def _theirs() -> Iterator[tuple[Cell, ...]]:
+    names = {
+        "resolution": ("mechanism", "resolution"),
+        "qwen25vl_3b_resolution": ("scale", "Qwen2.5-VL-3B, resolution"),
+        "llava_onevision_7b": ("architecture", "LLaVA-OneVision-7B, resolution"),
+    }
+    for key, (axis, name) in names.items():
+        row = figures()["invariance_docvqa_high_error"][key]
+        b, c = row["mcnemar"]
+        yield (
+            "published", axis, name, row["uniform"], row["cost"], None, None, f"{b}:{c}", spell_p(mcnemar(b, c)),
+        )  # fmt: skip
+    for name in SELECTORS:
+        row = figures()["selectors_docvqa"][name]
+        b, c = row["mcnemar"]
+        before, after = row["uniform"], row["cost"]
+        yield (
+            "published", "selector", name, before[0], after[0], before[1], after[1], f"{b}:{c}", spell_p(mcnemar(b, c)),
+        )  # fmt: skip

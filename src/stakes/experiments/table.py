@@ -1,0 +1,39 @@
+"""What does a measured table look like? Rows of ours beside the published ones, and what must be said of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of ``stakes reproduce``. ``source`` of a row says whose it is: the model's name, or "published"."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    findings: tuple[str, ...]
+    """Computed sentences: what agrees with the paper, what does not, and why where that is known."""
+    meta: Mapping[str, object]
+    """Model, data, seeds, totals: what one needs to make it again."""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"{self.name}: a row of {len(row)} cells under {len(self.columns)} columns: {row}")
+
+    def record(self) -> dict[str, object]:
+        """As JSON."""
+        return asdict(self)
+
+
+def spell_p(p: float) -> str:
+    """A p-value as tables print it: 0.45, 3.2e-12."""
+    return f"{p:.2g}" if p >= 0.001 else f"{p:.1e}"
+
+
+def spell_interval(interval: Sequence[float]) -> str:
+    """[0.041, 0.078]"""
+    return f"[{interval[0]:.3f}, {interval[1]:.3f}]"

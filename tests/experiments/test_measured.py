@@ -1,0 +1,144 @@
+"""Every measured table, on a model whose answers are known: rows, totals, and sentences that follow the data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from stakes.errors import BadInput
+from stakes.evaluation.asked import Asked
+from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.outcomes import read_outcomes
+from stakes.experiments import latency
+from stakes.experiments.measured import TABLES, experiment
+from stakes.experiments.study import Study, first_of_each_tier
+from stakes.models.base import Answer, Request
+from stakes.vision.decode import open_image
+from stakes.vision.geometry import count_tokens
+from stakes.vision.sizes import fitted_size
+
+
+@dataclass
+class Scholar:
+    """Knows every answer, and gives it once the tokens reach the question's own need; a colour needs one token."""
+
+    known: dict[str, tuple[str, int]] = field(default_factory=dict)
+    family: str = "qwen2.5-vl"
+    asked: int = 0
+
+    def learn(self, asked: Sequence[Asked], most: int) -> None:
+        for one in asked:
+            drawn = int.from_bytes(hashlib.blake2b(one.id.encode(), digest_size=4).digest(), "big") / 2**32
+            self.known[one.question + one.digest] = one.answers[0], 1 + int(drawn * most)
+            self.known[one.id] = self.known[one.question + one.digest]
+
+    def identity(self) -> dict[str, str]:
+        return {"name": "scholar"}
+
+    def answer(self, requests: Sequence[Request]) -> list[Answer]:
+        self.asked += len(requests)
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Request) -> Answer:
+        image = request.image if isinstance(request.image, Image.Image) else open_image(request.image)
+        native = count_tokens(self.family, *image.size)
+        budget = request.budget or native
+        spent = fitted_size(*image.size, budget, self.family).tokens if request.mechanism == "resolution" else budget
+        key = request.sample or request.question + hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest()
+        text, need = self.known[key]
+        return Answer(text if spent >= need else "unreadable", native, request.budget, spent, False, {"prefill": 1.0})
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
+    model = Scholar()
+    found = Study(model, "scholar", tmp_path_factory.mktemp("known"), per_tier=16)
+    for family, most in (("forms", 600), ("charts", 450), ("infographics", 900), ("signs", 200), ("shapes", 60)):
+        model.learn(found.questions(family, 16), most)
+    model.learn(found.questions("swatches", 16), 1)
+    return model.known
+
+
+@pytest.fixture
+def study(tmp_path: Path, known: dict[str, tuple[str, int]]) -> Study:
+    return Study(Scholar(known), "scholar", tmp_path, per_tier=16)
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "labels"])
+def test_every_table_has_ours_beside_the_published(name: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "TIMED", 2)
+    made = experiment(name).table(study)
+    assert made.rows
+    assert made.findings
+    assert made.name == name
+    assert isinstance(study.model, Scholar)
+    assert 0 < study.model.asked <= experiment(name).answers(study)
+    if name != "map":  # the paper has no table of it
+        assert {row[0] for row in made.rows} == {"scholar", "published"}
+    before = study.model.asked
+    again = experiment(name).table(study)
+    if name != "latency":  # times differ
+        assert again == made
+        assert study.model.asked == before, "answers in the log are not asked again"
+
+
+def _number(cell: object) -> float:
+    assert isinstance(cell, float)
+    return cell
+
+
+def test_cost_cuts_the_dear_tiers_error_and_anti_raises_it(study: Study) -> None:
+    made = experiment("within-task").table(study)
+    ours = {row[1]: row for row in made.rows if row[0] == "scholar"}
+    high = {arm: _number(row[2]) for arm, row in ours.items()}
+    assert high["cost"] < high["uniform"] < high["anti"]
+    assert len({row[10] for row in ours.values()}) == 1, "all arms realise one total"
+    assert made.meta["total"] == 16 * (512 + 96)
+    theirs = {row[1]: row for row in made.rows if row[0] == "published"}
+    assert (theirs["cost"][2], theirs["cost"][6], theirs["uniform"][2]) == (0.133, "54:4", 0.3)
+
+
+def test_the_frontier_knows_its_curves(study: Study) -> None:
+    made = experiment("frontier").table(study)
+    curves = made.meta["curves"]
+    assert isinstance(curves, dict)
+    outcomes = read_outcomes(study.log("forms", study.questions("forms"), Setting("deletion")))
+    wrong = [o for o in outcomes if o.tier == "high" and o.budget == 304 and not o.correct]
+    assert curves["high"][304] == pytest.approx(len(wrong) / 16)
+    pair = next(row for row in made.rows if row[:2] == ("scholar", "(512, 96)"))
+    assert _number(pair[2]) == pytest.approx(curves["high"][512])
+    assert _number(pair[3]) == pytest.approx(curves["low"][96])
+    assert _number(pair[6]) == pytest.approx((5 * curves["high"][512] + curves["low"][96]) / 6)  # r = 5
+
+
+def test_saturated_tasks_are_told_from_sensitive_ones(study: Study) -> None:
+    said = experiment("diagnostics").table(study).findings[0]
+    sensitive, _, rest = said.partition("; no loss")
+    assert "forms" in sensitive
+    assert "swatches" in rest.partition("(")[0]
+
+
+def test_composition_wins_where_both_gaps_are(study: Study) -> None:
+    rows = experiment("map").table(study).rows
+    cwe = {row[2]: _number(row[5]) for row in rows if row[:2] == ("yes", "yes")}
+    assert cwe["composition"] < min(cwe["uniform"], cwe["content"])
+
+
+def test_real_files_stand_for_the_papers_sets(study: Study, tmp_path: Path) -> None:
+    assert study.source("docvqa") == "forms"
+    with pytest.raises(BadInput, match="no data is called 'nowhere.jsonl'"):
+        study.questions("nowhere.jsonl")
+    asked = study.questions("forms", 3)
+    assert [one.tier for one in first_of_each_tier(asked, 1)].count("high") == 1
+
+
+def test_labels_need_real_texts(study: Study) -> None:
+    with pytest.raises(BadInput, match="--data docvqa=FILE"):
+        experiment("labels").table(study)
+    with pytest.raises(BadInput, match="there is no table 'nine'"):
+        experiment("nine")

@@ -3,13 +3,25 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test test-ray test-browser test-litellm check bench format clean
 
-demo: .venv/.core
-	@.venv/bin/stakes plan --published docvqa
+demo: .venv/.demo
+	@.venv/bin/stakes demo
 
 test: .venv/.dev
 	$(PY) -m pytest
+
+# Apart from the rest: Ray is 245 MB and takes seconds to start for each of a dozen runs.
+test-ray: .venv/.ray
+	$(PY) -m pytest tests/evaluation/test_spread.py
+
+# The live page in the system's own Chromium (Debian: apt-get install chromium); skips with a reason where there is none.
+test-browser: .venv/.browser
+	$(PY) -m pytest -rs tests/gateway/test_browser.py tests/report/test_browser.py
+
+# The hook inside a real LiteLLM proxy, which pins half of the world and so has an environment of its own.
+test-litellm: .venv/.dev .venv-litellm/.made
+	$(PY) -m pytest -rs tests/gateway/test_litellm.py
 
 check: .venv/.dev
 	.venv/bin/ruff check .
@@ -21,13 +33,14 @@ bench: .venv/.bench
 	$(PY) benchmarks/resize.py
 	$(PY) benchmarks/selection.py --device cpu --blocks 2
 	$(PY) benchmarks/answering.py
+	$(PY) benchmarks/gateway.py
 
 format: .venv/.dev
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-litellm .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"stakes needs Python 3.11 or later, this is {v[0]}.{v[1]}; run: make PYTHON=/path/to/python3.11")'
@@ -38,10 +51,27 @@ clean:
 	$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
 
+.venv/.demo: .venv/.core
+	$(PIP) install --constraint constraints.txt --editable '.[local,report]'
+	@touch $@
+
 .venv/.dev: .venv/.core
-	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,telemetry,report]'
+	@touch $@
+
+.venv/.ray: .venv/.dev
+	$(PIP) install --constraint constraints.txt --editable '.[ray]'
 	@touch $@
 
 .venv/.bench: .venv/.dev
 	$(PIP) install --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+.venv/.browser: .venv/.dev
+	$(PIP) install --constraint constraints.txt --editable '.[browser]'
+	@touch $@
+
+.venv-litellm/.made: pyproject.toml
+	$(PYTHON) -m venv .venv-litellm
+	.venv-litellm/bin/pip --disable-pip-version-check --quiet install 'litellm[proxy]==1.102.4' --editable '.[gateway]'
 	@touch $@

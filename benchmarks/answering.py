@@ -3,6 +3,8 @@
     python benchmarks/answering.py                                   # a tiny random model: runs anywhere
     python benchmarks/answering.py --model PATH --pages 8            # a real checkpoint
     python benchmarks/answering.py --model PATH --mechanism deletion
+    python benchmarks/answering.py --model PATH --cpu --threads 1    # processor time: for a machine that others use
+    python benchmarks/answering.py --model PATH --latency            # one page, one question, nothing remembered
 
 The plain loop is one stock ``generate`` for each question and budget: fit the image, process it, generate. By deletion,
 which ``generate`` cannot do, it is one ``answer`` at a time with no image remembered. Ours is ``answer`` on all
@@ -16,14 +18,17 @@ import argparse
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
 from stakes import models
 from stakes.data import pages
+from stakes.data.pages.page import Page
 from stakes.models import Request
 from stakes.models.images import EncodedCache
 from stakes.vision.resize import fit
@@ -68,6 +73,30 @@ def alone(model: Any, request: Request) -> str:
     return str(answer.text)
 
 
+def latency(model: Any, drawn: Sequence[Page], now: Callable[[], float]) -> None:
+    """Print the seconds from a page to its answer, ours and the plain loop's, every page new."""
+    both: dict[str, list[float]] = {"plain": [], "ours": []}
+    spent: dict[str, list[float]] = defaultdict(list)
+    for i, page in enumerate(drawn):
+        request = Request(page.image, page.questions[0].text, 1280)
+        began = now()
+        plain = alone(model, request)
+        between = now()
+        (ours,) = model.answer([request])
+        ended = now()
+        if plain != ours.text:
+            raise SystemExit(f"page {i}: {plain!r} became {ours.text!r}")
+        if i:  # the first warms up
+            both["plain"].append(between - began)
+            both["ours"].append(ended - between)
+            for stage, ms in ours.timings.items():
+                spent[stage].append(ms)
+    print(f"one page of {ours.realised_tokens} tokens and its answer, {len(both['ours'])} pages, all answers the same")
+    for who, seconds in both.items():
+        print(f"{who:>8}: median {median(seconds):.3f} s, least {min(seconds):.3f}, most {max(seconds):.3f}")
+    print("ours by stage, median ms: " + ", ".join(f"{stage} {median(ms):.0f}" for stage, ms in spent.items()))
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -78,10 +107,16 @@ def main() -> None:
     parser.add_argument("--mechanism", choices=("resolution", "deletion"), default="resolution")
     parser.add_argument("--answer-length", type=int, default=24, help="most tokens in an answer of --model")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu", action="store_true", help="count processor time, not wall time; wants one thread")
+    parser.add_argument("--latency", action="store_true", help="time single pages at their native size instead")
     options = parser.parse_args()
+    now = time.process_time if options.cpu else time.perf_counter
     model: Any = models.load(options.model, max_new_tokens=options.answer_length) if options.model else tiny_model()
     torch.set_num_threads(options.threads)
     drawn = [pages.draw("forms", seed, "test") for seed in range(options.pages + 1)]
+    if options.latency:
+        latency(model, drawn, now)
+        return
     asked = [
         [
             Request(page.image, q.text, budget, options.mechanism)
@@ -99,12 +134,12 @@ def main() -> None:
     for start in range(0, len(asked[0]), step):
         for budget, lane in zip(options.budgets, asked, strict=True):
             requests = lane[start : start + step]
-            began = time.perf_counter()
+            began = now()
             plain = [alone(model, request) for request in requests]
-            between = time.perf_counter()
+            between = now()
             ours = model.answer(requests)
             spent["plain", budget] += between - began
-            spent["ours", budget] += time.perf_counter() - between
+            spent["ours", budget] += now() - between
             wrong += sum(one != other.text for one, other in zip(plain, ours, strict=True))
             for answer in ours:
                 for stage, ms in answer.timings.items():

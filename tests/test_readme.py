@@ -31,7 +31,11 @@ def test_the_python_example_prints_what_its_comments_say() -> None:
         assert line.startswith(shown) or f"{float(line):.3g}" == shown, (line, promise)
 
 
-@pytest.mark.parametrize("line", re.findall(r"^stakes (?!.*my-vlm).*", README, re.MULTILINE))
+# what needs a model, a server or minutes is held to its promise by its own tests
+ELSEWHERE = "calibrate|evaluate|serve|report|doctor|demo|reproduce within"
+
+
+@pytest.mark.parametrize("line", re.findall(rf"^stakes (?!{ELSEWHERE}).*", README, re.MULTILINE))
 def test_a_shell_example_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     point = '{"budgets": [32, 304, 576], "errors": [0.9, 0.3, 0.1], "counts": 300}'

@@ -6,7 +6,7 @@ Started again with the same ``--run`` it goes on where it stood, whatever ended 
 of the plan; SIGTERM stops after the current step; both save first.
 A new plan starts from the weights of an old one:
 
-    PYTHONPATH=src:. python -m training.train --run runs/more --init training/checkpoint --level 4 --seconds 1500
+    PYTHONPATH=src:. python -m training.train --run runs/more --init src/stakes/models/weights/reader --level 4
 
 The weights live in a stock ``Qwen2_5_VLForConditionalGeneration``; ``forward.py`` only runs them faster.
 """
@@ -42,7 +42,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--size", choices=list(reader.SIZES), default="base")
     p.add_argument("--seconds", type=float, default=1450, help="length of the whole plan, over all calls")
     p.add_argument("--until", type=float, help="stop (and save) after this many seconds of the plan")
-    p.add_argument("--init", type=Path, help="start from this run's export/ (and optimizer.safetensors if there)")
+    p.add_argument("--init", type=Path, help="start from these weights, or from a run's export/ and optimizer")
     p.add_argument("--skip", type=float, default=0.0, help="with --init: start the schedule at this fraction")
     p.add_argument("--level", type=int, help="start at this level of schedule.LEVELS, whatever was saved")
     p.add_argument("--window", type=int, help="with --init: the encoder's window in pixels from now on")
@@ -97,9 +97,10 @@ def build(a: argparse.Namespace, device: torch.device) -> tuple[Trainer, Progres
     progress = Progress(size=a.size)
     model = reader.new_model(a.size)
     if a.init:
-        config = type(model.config).from_pretrained(a.init / "export")
+        weights = a.init / "export" if (a.init / "export").is_dir() else a.init
+        config = type(model.config).from_pretrained(weights)
         config.vision_config.window_size = a.window or config.vision_config.window_size
-        model = type(model).from_pretrained(a.init / "export", config=config, dtype=torch.float32)
+        model = type(model).from_pretrained(weights, config=config, dtype=torch.float32)
     heads = Heads(model.config.text_config.hidden_size)
     model, heads = model.to(device), heads.to(device)
     optimizer = Optimizer(model, heads)

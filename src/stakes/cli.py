@@ -11,10 +11,14 @@ import typer
 
 from stakes.commands import data
 from stakes.commands.calibrate import calibrate
+from stakes.commands.demo import demo
+from stakes.commands.doctor import doctor
 from stakes.commands.evaluate import evaluate
 from stakes.commands.explain import explain
 from stakes.commands.plan import plan
+from stakes.commands.report import report
 from stakes.commands.reproduce import reproduce
+from stakes.commands.serve import serve
 from stakes.commands.tokens import tokens
 from stakes.errors import StakesError
 
@@ -33,6 +37,10 @@ app.command()(tokens)
 app.add_typer(data.app, name="data")
 app.command()(calibrate)
 app.command()(evaluate)
+app.command()(serve)
+app.command()(report)
+app.command()(demo)
+app.command()(doctor)
 
 # Wrong options and missing arguments: typer's own error class, wherever this version of typer keeps it.
 _UsageError: Any = typer.BadParameter.__base__

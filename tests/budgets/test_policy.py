@@ -46,10 +46,19 @@ def test_a_policy_survives_a_round_trip_and_has_no_clock_in_it(tmp_path: Path) -
     assert path.read_bytes() == first
     assert again.tiers == policy.tiers
     assert list(json.loads(first)) == [
-        "schema", "family", "mechanism", "mean_budget", "floor", "burst", "tiers", "signal", "estimator",
-        "certificate", "fingerprint",
+        "schema", "family", "mechanism", "selector", "basis", "mean_budget", "floor", "burst", "tiers", "signal",
+        "estimator", "certificate", "fingerprint",
     ]  # fmt: skip
     assert list(tmp_path.glob("**/*.part")) == []
+
+
+def test_a_policy_by_deletion_keeps_its_selector_and_an_older_file_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    _policy(mechanism="deletion", selector="fastv:layer=2").save(path)
+    assert Policy.load(path).selector == "fastv:layer=2"
+    older = {key: value for key, value in json.loads(path.read_text()).items() if key != "selector"}
+    path.write_text(json.dumps(older))
+    assert (Policy.load(path).mechanism, Policy.load(path).selector) == ("deletion", None)
 
 
 def test_policies_are_the_same_when_tiers_and_budgets_are() -> None:
@@ -68,6 +77,7 @@ def test_policies_are_the_same_when_tiers_and_budgets_are() -> None:
         ({"tiers": {"high": {"cost": 5, "budget": 0}}}, "tiers.high.budget"),
         ({"floor": 64}, "tier 'low' has budget 32, below the floor of 64"),
         ({"mechanism": "magic"}, "mechanism"),
+        ({"selector": "fastv"}, "'fastv' says which tokens deletion keeps; this is a resolution policy"),
         ({"surprise": 1}, "surprise"),
         ({"signal": {"kind": "oracle"}}, "unknown signal kind 'oracle'"),
         ({"signal": to_dict(TaskIdentity({"a": "gold"}, dearest="gold"))}, "can answer tier 'gold'"),

@@ -21,6 +21,8 @@ from stakes.evaluation.outcomes import read_outcomes
 from stakes.signals import KeywordRule, LearnedSignal, TaskIdentity
 
 COSTS = {"high": 5.0, "low": 1.0}
+# Raw: a model that reads nothing then gets one budget for all, and arms that so few pages can spend exactly.
+RULES = ("--mean-budget", 30, "--grid", "12,24,30,48", "--estimator", "raw")
 
 
 def stakes(*words: object) -> Any:
@@ -62,7 +64,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(place: Path) -> Any:
-    words = ("--model", place / "vlm", "--mean-budget", 30, "--grid", "12,24,30,48", "-o", place / "policy.json")
+    words = ("--model", place / "vlm", *RULES, "-o", place / "policy.json")
     return stakes("calibrate", place / "cal.jsonl", *words, "--json")
 
 
@@ -81,7 +83,7 @@ def test_calibrate_writes_a_policy_a_log_and_one_object(place: Path, made: Any) 
 
 def test_calibrating_again_answers_nothing_and_prints_a_page(place: Path, made: Any) -> None:
     before = (place / "policy.json").read_bytes()
-    words = ("--model", place / "vlm", "--mean-budget", 30, "--grid", "12,24,30,48", "-o", place / "policy.json")
+    words = ("--model", place / "vlm", *RULES, "-o", place / "policy.json")
     page = stakes("calibrate", place / "cal.jsonl", *words).stdout
     for part in (
         "Error by budget",
@@ -122,18 +124,30 @@ def test_pages_are_a_source_like_a_file(place: Path) -> None:
     words = ("--pages", "shapes", "--per-tier", 5, "--model", place / "vlm", "--signal", "tier", "--mean-budget", 20)
     record = json.loads(
         stakes(
-            "calibrate", *words, "--grid", "12,28", "--mechanism", "deletion", "-o", place / "p.json", "--json"
+            *("calibrate", *words, "--grid", "12,28", "--mechanism", "deletion", "--selector", "random"),
+            *("-o", place / "p.json", "--json"),
         ).stdout
     )
     assert record["answers"]["total"] == 10 * 2
     assert "at least two independent units" in record["why_not_held_out"]
-    assert Policy.load(place / "p.json").mechanism == "deletion"
-    found = json.loads(
-        stakes(
-            "evaluate", *words[:6], "--policy", place / "p.json", "--arms", "uniform,cost", "--signal", "tier", "--json"
-        ).stdout
+    policy = Policy.load(place / "p.json")
+    assert (policy.mechanism, policy.selector) == ("deletion", "random")
+    arms = (
+        "evaluate",
+        *words[:6],
+        "--signal",
+        "tier",
+        "--policy",
+        place / "p.json",
+        "--arms",
+        "uniform,cost",
+        "--json",
     )
+    with pytest.raises(BadInput, match="calibrated with 'random'; evaluate it so, not by 'redundancy'"):
+        stakes(*arms, "--selector", "redundancy")
+    found = json.loads(stakes(*arms).stdout)
     assert found["counts"] == {"high": 5, "low": 5}
+    assert {outcome.selector for outcome in read_outcomes(place / "p.evaluation.jsonl")} == {"random"}
     assert all(outcome.sample.startswith("shapes/test/") for outcome in read_outcomes(place / "p.evaluation.jsonl"))
 
 

@@ -13,7 +13,8 @@ from PIL import Image
 from tests.data.hub_tables import HIGH, LOW, row, write_copy
 
 from stakes import cli
-from stakes.commands import data, progress
+from stakes.commands import data
+from stakes.evaluation import progress
 
 
 @pytest.fixture(autouse=True)
@@ -151,11 +152,11 @@ def test_draw_writes_the_solid_colours(tmp_path: Path) -> None:
 
 
 def test_a_log_gets_a_plain_line_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
     done = _stakes("data", "check", _samples(tmp_path), "--json")
     assert json.loads(done.stdout)["samples"] == 4
     assert [line.split(",")[0] for line in done.stderr.splitlines()] == [
-        f"stakes: checking: {share}%" for share in (25, 50, 75, 100)
+        f"checking: {share}%" for share in (25, 50, 75, 100)
     ]
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stakes import BadInput
-from stakes.evaluation.batches import plan_batches
+from stakes.evaluation.batches import plan_batches, stretches
 
 IMAGES = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30)
 GRID = st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True)
@@ -43,6 +43,30 @@ def test_a_grid_that_grows_keeps_the_old_batches(images: list[str], grid: list[i
 def test_batches_are_full_where_pages_allow_it() -> None:
     images = [f"page{i // 4}" for i in range(80)]
     assert [len(batch) for batch in plan_batches(images, [[32] * 80], 32)] == [32, 32, 16]
+
+
+@given(IMAGES, GRID, st.integers(1, 8), st.integers(1, 40))
+def test_stretches_hold_every_batch_once_and_part_an_image_only_to_keep_all_workers_busy(
+    images: list[str], grid: list[int], size: int, least: int
+) -> None:
+    batches = plan_batches(images, [[budget] * len(images) for budget in grid], size)
+    cut = stretches(images, batches, least)
+    assert [batch for stretch in cut for batch in stretch] == batches
+    assert all(cut)
+    blocks = len(stretches(images, batches, 1))
+    seen = [{images[i] for batch in stretch for i, _ in batch} for stretch in cut]
+    if least <= blocks:
+        assert len(cut) == blocks
+        assert sum(map(len, seen)) == len(set(images)), "each image belongs to one stretch"
+    # Equal pieces of every block: as many as are wanted, unless blocks have no more batches than that.
+    assert len(cut) >= least or any(len(stretch) == 1 for stretch in cut)
+
+
+def test_a_single_block_is_cut_for_many_workers() -> None:
+    batches = plan_batches(["a"] * 4, [[budget] * 4 for budget in (1, 2, 3, 4, 5)], 8)
+    assert [len(stretch) for stretch in stretches(["a"] * 4, batches, 2)] == [2, 3]
+    assert len(stretches(["a"] * 4, batches, 99)) == 5
+    assert stretches([], [], 8) == []
 
 
 def test_a_lane_of_another_length_or_an_empty_batch_is_refused() -> None:

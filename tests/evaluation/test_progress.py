@@ -2,7 +2,9 @@
 
 import io
 
-from stakes.evaluation.progress import Bar, Lines, Silent, progress_on, spell
+import pytest
+
+from stakes.evaluation.progress import Bar, Lines, Shares, Silent, progress_on, share_done, spell
 
 
 class Terminal(io.StringIO):
@@ -36,6 +38,26 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
     assert "10/10" in terminal.getvalue()
     assert isinstance(progress_on(io.StringIO(), "evaluate"), Lines)
     Silent().start(1, 0)
+
+
+def test_work_that_is_not_answers_says_its_share_only_when_it_is_slow() -> None:
+    stream, now = io.StringIO(), [0.0]
+    advance = Shares(stream, "checking", 1000, clock=lambda: now[0])
+    for second in (5, 9, 12, 20):
+        now[0] = second
+        advance(100)
+    assert stream.getvalue().splitlines() == ["checking: 30%, 28 s left"]
+
+
+def test_a_terminal_gets_a_bar_of_shares_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with share_done("drawing forms", 10) as advance:
+        advance(10)
+    assert "drawing forms" in terminal.getvalue()
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with share_done("drawing forms", 10) as advance:
+        assert isinstance(advance, Shares)
 
 
 def test_durations_are_spelt_as_people_say_them() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from tests.data.hub_tables import HIGH, LOW, row, write_copy
 
 from stakes.errors import BadInput
 from stakes.evaluation.asked import Asked
@@ -142,3 +143,17 @@ def test_labels_need_real_texts(study: Study) -> None:
         experiment("labels").table(study)
     with pytest.raises(BadInput, match="there is no table 'nine'"):
         experiment("nine")
+
+
+def test_the_hubs_parquet_is_taken_by_the_papers_protocol(study: Study, tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    copy = write_copy("docvqa", tmp_path / "hub", [row("docvqa", i, (HIGH, LOW)[i % 2]) for i in range(8)])
+    real = replace(study, data={"docvqa": f"hub:docvqa:{copy}"}, per_tier=3)
+    asked = real.questions(real.source("docvqa"))
+    assert [one.tier for one in asked].count("high") == [one.tier for one in asked].count("low") == 3
+    assert {one.size for one in asked} == {(756, 1008)}, "the longer side is 1008"
+    assert isinstance(real.model, Scholar)
+    real.model.learn(asked, 600)
+    made = experiment("within-task").table(real)
+    assert made.meta["questions"] == {"high": 3, "low": 3}
+    real.questions(real.source("docvqa"))  # from the kept file; the copy may go

@@ -73,12 +73,6 @@ def test_an_unknown_architecture_says_what_is_known(tmp_path: Path) -> None:
         models.load(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["embedded", "embedded-llava"])
-def test_the_embedded_readers_are_named_as_not_shipped(name: str) -> None:
-    with pytest.raises(BadInput, match=f"the weights of '{name}' are not shipped yet"):
-        models.load(name)
-
-
 def test_options_are_checked(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="'float13' is not a torch dtype"):
         models.load(str(tmp_path), dtype="float13")

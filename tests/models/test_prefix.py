@@ -17,12 +17,14 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from stakes.models import Request, prefix
 from stakes.models.cache import empty
 from stakes.models.clock import Clock
-from stakes.models.decoding import greedy
+from stakes.models.decoding import Decoded, forward, greedy
 from stakes.models.folding import attend, folding
 from stakes.models.images import EncodedCache
+from stakes.models.last_column import last_column
 from stakes.models.local import LocalVLM
 from stakes.models.prefix import first, plan, read, rest
 from stakes.vision.deletion import pack
+from stakes.vision.deletion_layers import causal_mask
 
 QUESTIONS = ("What is the total?", "Who?", "A much longer question than the others, is it not?", "When was that?")
 
@@ -139,6 +141,63 @@ def test_the_prefix_is_paid_by_all_its_requests_alike(monkeypatch: pytest.Monkey
     assert answers[1].timings["encoder"] == 0
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@torch.inference_mode()
+def test_lots_with_a_gap_and_rows_that_leave_change_no_logit_and_no_answer(attention: str) -> None:
+    """Questions of unlike lengths read two at a time, so that lots begin at unlike columns of one cache."""
+    model = fresh("qwen2_5_vl", attention)
+    questions = sorted((*QUESTIONS, "Why is that so, if it is so at all?", "?"), key=len)
+    jobs = [model.prepare(Request(picture(90 + 60 * (i % 2), 120, i % 2), q)) for i, q in enumerate(questions)]
+    ids, clock = [job.ids for job in jobs], Clock(model.device)
+    past = read(model.model, [jobs[0].prompt, jobs[1].prompt], [i % 2 for i in range(len(jobs))], clock)
+    batch = pack([rest(job.prompt) for job in jobs])
+    ends = model.model.generation_config.eos_token_id
+
+    def decode(size: int, keep_logits: bool) -> Decoded:
+        before = past.repeat(batch.embeds.shape[1] + 12)
+        return greedy(
+            model.model,
+            batch,
+            ids,
+            max_new_tokens=12,
+            clock=clock,
+            past=before,
+            size=size,
+            keep_logits=keep_logits,
+        )
+
+    whole, lots = decode(len(jobs), True), decode(2, True)
+    for one, other in zip(lots.logits, whole.logits, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+    try:  # let rows end one after another, so that the batch is halved more than once
+        model.model.generation_config.eos_token_id = [ends, *(row[at + 1] for at, row in enumerate(whole.tokens))]
+        stays, leaves = decode(len(jobs), True), decode(2, False)
+    finally:
+        model.model.generation_config.eos_token_id = ends
+    assert leaves.tokens == stays.tokens
+    assert leaves.truncated == stays.truncated
+    assert len({len(row) for row in stays.tokens}) > 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_the_last_column_is_what_the_whole_pass_ends_with(family: str) -> None:
+    model = fresh(family)
+    language_model = model.model.model.language_model
+    batch = pack([model.prepare(Request(picture(150, 120, 1), q)).prompt for q in QUESTIONS])
+    whole_cache, cache = empty(4), empty(4)
+    whole = forward(model.model, batch, batch.mask, whole_cache)
+    with last_column(language_model):
+        one = forward(model.model, batch, batch.mask, cache)
+    assert one.shape[1] == 1
+    torch.testing.assert_close(one, whole[:, -1:], atol=1e-5, rtol=1e-5)
+    for ours, theirs in zip(cache.contents(), whole_cache.contents(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    with last_column(language_model, wanted=False):
+        assert forward(model.model, batch, batch.mask, empty(4)).shape == whole.shape
+    assert "forward" not in language_model.layers[-1].__dict__
+
+
 @torch.inference_mode()
 def test_first_and_rest_are_the_prompt() -> None:
     prompt = fresh("qwen3_vl").prepare(Request(picture(150, 120, 1), "What?")).prompt
@@ -166,17 +225,20 @@ def test_a_cache_with_room_holds_what_was_put_in() -> None:
         assert layer.get_seq_length() == keys.shape[2]
 
 
-def test_folded_heads_attend_as_repeated_keys_do() -> None:
-    query, key, value = torch.randn(2, 6, 1, 8), torch.randn(2, 2, 11, 8), torch.randn(2, 2, 11, 8)
-    mask = torch.arange(11) >= torch.tensor([[0], [4]])
+@pytest.mark.parametrize("length", [1, 5])
+def test_folded_heads_attend_as_repeated_keys_do(length: int) -> None:
+    query, key, value = torch.randn(2, 6, length, 8), torch.randn(2, 2, 11, 8), torch.randn(2, 2, 11, 8)
+    valid = torch.arange(11) >= torch.tensor([[0], [4]])
+    mask = causal_mask(valid, length, "sdpa", torch.float32)
+    assert mask is not None
     attention = tiny("qwen2_vl").model.model.language_model.layers[0].self_attn
     before = attention.num_key_value_groups
     try:
         attention.num_key_value_groups = 3
-        expected, _ = sdpa_attention_forward(attention, query, key, value, mask[:, None, None], scaling=0.3)
+        expected, _ = sdpa_attention_forward(attention, query, key, value, mask, scaling=0.3)
     finally:
         attention.num_key_value_groups = before
-    found, _ = attend(attention, query, key, value, mask[:, None, None], scaling=0.3)
+    found, _ = attend(attention, query, key, value, mask, scaling=0.3)
     torch.testing.assert_close(found, expected)
 
 

@@ -63,7 +63,7 @@ def plan_arms(
     least = policy.floor
     if mechanism == "resolution":
         one_of_each = {one.size: one for one in asked}.values()
-        least = max(least, *(_least(one, family) for one in one_of_each))
+        least = max(least, *(least_budget(one, family) for one in one_of_each))
     measured, kind = densities(asked, model) if "content" in names else ([], "")
     nominal: dict[str, tuple[int, ...]] = {}
     for name in names:
@@ -89,7 +89,7 @@ def plan_arms(
             for name, shares in nominal.items()
         }
     else:
-        budgets = _resized([one.size for one in asked], nominal, tiers, family, total)
+        budgets = resized_budgets([one.size for one in asked], nominal, tiers, family, total)
     try:
         ledger.check_realised(budgets)
     except LedgerBreach as error:
@@ -97,7 +97,7 @@ def plan_arms(
     return ArmPlan(samples, nominal, budgets, total, known, kind)
 
 
-def _resized(
+def resized_budgets(
     sizes: Sequence[tuple[int, int]],
     nominal: Mapping[str, tuple[int, ...]],
     tiers: Sequence[str],
@@ -130,7 +130,7 @@ def densities(asked: Sequence[Asked], model: Any) -> tuple[list[float], str]:
     return [found[one.digest] for one in asked], kind
 
 
-def _least(one: Asked, family: str) -> int:
+def least_budget(one: Asked, family: str) -> int:
     """The smallest budget that resizing can give this image."""
     try:
         low, high = 0, fitted_size(*one.size, count_tokens(family, *one.size), family).tokens  # low never fits

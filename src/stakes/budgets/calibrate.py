@@ -12,12 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from stakes.budgets.by_document import by_document, check_halves
+from stakes.budgets.certificate import Certificate, certify
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
+from stakes.budgets.estimators import DEFAULT, check_name
+from stakes.budgets.estimators.choose import Choice, Terms, choose
 from stakes.budgets.held_out import HeldOut, held_out
 from stakes.budgets.plan import Plan, make_plan
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
+from stakes.budgets.race import Raced
+from stakes.budgets.raced_run import raced_run
 from stakes.errors import BadInput, StakesError
+from stakes.evaluation.answerable import Apart, answerable, basis_of
+from stakes.evaluation.answering import Answering
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.progress import Progress
@@ -45,19 +53,38 @@ class Calibration:
     measured_tokens: int
     """What all answers of the calibration took."""
     run: Run
+    apart: Apart
+    """Samples that the model could not be asked."""
+    fitted: Mapping[str, Curve]
+    """What the estimator made of the curves; ``plan`` rests on these."""
+    certificate: Certificate | None = None
+    """Where one was asked for: the policy then has its budgets, chosen on half of the documents, not the plan's."""
+    raced: Raced | None = None
+    """Where budgets were raced: the decision, and on how many of the answers."""
+
+    @property
+    def spent(self) -> int:
+        """Tokens that the policy's budgets come to over all samples."""
+        return sum(self.plan.counts[tier] * budget for tier, budget in self.policy.budgets.items())
 
     def record(self) -> dict[str, object]:
         """Everything but the answers, as JSON."""
         return {
             "fingerprint": self.policy.fingerprint,
+            "basis": self.policy.basis,
+            "apart": self.apart.record(),
             "budgets": self.policy.budgets,
             "curves": {tier: asdict(curve) for tier, curve in self.curves.items()},
+            "estimator": self.policy.estimator,
+            "fitted": {tier: asdict(curve) for tier, curve in self.fitted.items()},
+            "certificate": self.policy.certificate,
+            "race": None if self.raced is None else self.raced.record(),
             "plan": self.plan.record(),
             "held_out": None if self.held_out is None else asdict(self.held_out),
             "why_not_held_out": self.why_not_held_out,
             "tokens": {
                 "full_resolution": self.native_tokens,
-                "policy": self.plan.allocation.spent,
+                "policy": self.spent,
                 "calibration": self.measured_tokens,
             },
             "answers": {
@@ -90,45 +117,99 @@ def calibrate(
     setting: Setting | None = None,
     floor: int | None = None,
     progress: Progress | None = None,
+    spread: Answering | None = None,
+    estimator: str = DEFAULT,
+    confidence: float | None = None,
+    ceilings: Mapping[str, float] | None = None,
+    race: float | None = None,
+    passes: int | None = None,
 ) -> Calibration:
-    """Measure every sample at every budget of the grid and choose each tier's; the policy will carry ``signal``."""
+    """Measure every sample at every budget of the grid and choose each tier's; the policy will carry ``signal``.
+
+    ``spread``: who answers in place of ``model`` itself, such as copies of it on a cluster. ``estimator``: how the true
+    curves are guessed from the measured ones (``estimators``). With a ``confidence`` the budgets are chosen on half of
+    the documents and certified on the other, and only what is certified to help ships; ``ceilings`` are error rates by
+    tier to be kept with that confidence. ``race``: with this confidence leave out answers that can no longer change the
+    decision (``race``), and ask at most ``passes`` in all.
+    """
+    check_name(estimator)
+    if race is not None and confidence is not None:
+        raise BadInput("a certificate needs every question at every budget, and a race leaves most out; choose one")
+    if ceilings and confidence is None:
+        raise BadInput("a ceiling is kept with some confidence; give one, such as 0.95")
     setting = setting or Setting()
     check_tiers(asked, costs, signal)
     budgets = sorted(set(default_grid(mean_budget) if grid is None else grid))
     if not budgets or budgets[0] < 1:
         raise BadInput(f"a grid needs budgets of at least one token, not {list(grid or ())}")
+    asked, apart = answerable(model, asked, log)
+    check_tiers(asked, costs, signal)
     family = family_of(model)
     counts = {tier: sum(one.tier == tier for one in asked) for tier in costs}
     total = mean_budget * len(asked)
     if budgets[0] > mean_budget:
         raise BadInput(f"the smallest budget of the grid is {budgets[0]}, above the mean budget of {mean_budget}")
-    ran = run(model, asked, [[budget] * len(asked) for budget in budgets], setting, log, progress=progress)
+    lanes = [[budget] * len(asked) for budget in budgets]
+    if confidence is not None:
+        check_halves([(one.document, one.tier) for one in asked], list(costs))
+    terms, raced = Terms(costs, counts, total, floor), None
+    if race is None:
+        ran = run(model, asked, lanes, setting, log, progress=progress, spread=spread)
+    else:
+        ran, raced = raced_run(
+            model, asked, budgets, terms, setting, log,
+            estimator=estimator, confidence=race, passes=passes, progress=progress, spread=spread,
+        )  # fmt: skip
     outcomes = list(ran.outcomes.values())
-    measured = curves_from_outcomes(outcomes)
-    curves = {tier: measured[tier] for tier in costs}
-    plan = make_plan(curves, costs, counts, total, floor)
-    if len(costs) == 2:
-        plan = make_plan(curves, costs, counts, total, floor, pair=plan.allocation.budgets)
+    curves_from_outcomes(outcomes)  # refuses a log of several experiments
+    measured = by_document(outcomes, costs)
+    curves = measured.curves()
+    if raced is None:
+        choice = choose(measured, terms, estimator)
+    else:
+        choice = Choice(raced.budgets, raced.fitted, raced.estimator)
+    pair = choice.budgets if len(costs) == 2 else None
+    plan = make_plan(choice.curves, costs, counts, total, floor, pair=pair)
+    certificate, shipped = None, choice.budgets
+    if confidence is not None:
+        certificate = certify(
+            measured, costs, mean_budget, estimator=estimator, floor=floor, confidence=confidence, ceilings=ceilings
+        )
+        shipped = certificate.budgets
     policy = Policy(
         family=family,
         mechanism="deletion" if setting.mechanism == "deletion" else "resolution",
+        selector=setting.selector,
+        basis="legibility" if basis_of(model) == "legibility" else "answers",
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
         tiers={
-            tier: TierPlan(cost=costs[tier], budget=plan.allocation.budgets[tier], curve=CurveRecord.of(curve))
+            tier: TierPlan(
+                cost=costs[tier],
+                budget=shipped[tier],
+                curve=CurveRecord.of(curve),
+                fitted=None if choice.curves[tier] == curve else CurveRecord.of(choice.curves[tier]),
+            )
             for tier, curve in curves.items()
         },
         signal=to_dict(signal),
+        estimator=choice.estimator,
+        certificate=None if certificate is None else certificate.record(),
         fingerprint=str(ran.fingerprint),
     )
     check, why_not = None, ""
     try:
-        check = held_out(outcomes, costs, mean_budget, floor)
+        if raced is not None:
+            raise BadInput("a race does not ask every question at every budget")
+        check = held_out(outcomes, costs, mean_budget, floor, estimator)
     except StakesError as error:
         why_not = str(error)
-    native = sum({outcome.sample: outcome.native for outcome in outcomes}.values())
+    natives = {outcome.sample: outcome.native for outcome in outcomes}
+    native = round(sum(natives.values()) * len(asked) / len(natives))  # a race leaves some samples out
     spent = sum(outcome.realised for outcome in outcomes)
-    return Calibration(policy, curves, plan, check, why_not, native, spent, ran)
+    return Calibration(
+        policy, curves, plan, check, why_not, native, spent, ran, apart, choice.curves, certificate, raced
+    )
 
 
 def check_tiers(asked: Sequence[Asked], costs: Mapping[str, float], signal: Signal) -> None:

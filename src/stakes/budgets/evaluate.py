@@ -11,7 +11,7 @@ other costs with no model.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from stakes.budgets.comparison import Comparison, compare
 from stakes.budgets.ledger import Ledger
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
+from stakes.evaluation.answerable import Apart, answerable, basis_of
+from stakes.evaluation.answering import Answering
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, beside, save_json, take
 from stakes.evaluation.grading import grade, is_correct
@@ -44,6 +46,10 @@ class Evaluation:
     """Whether the model is the one that the policy was calibrated with."""
     answered: int
     seconds: float
+    basis: str = "answers"
+    """``legibility``: what can be read, not a VLM's error."""
+    apart: Apart = field(default_factory=lambda: Apart({}, {}))
+    """Samples that the model could not be asked."""
 
     def record(self) -> dict[str, object]:
         """Everything but the answers, as JSON."""
@@ -56,6 +62,8 @@ class Evaluation:
             "same_model": self.same_model,
             "answered": self.answered,
             "seconds": self.seconds,
+            "basis": self.basis,
+            "apart": self.apart.record(),
         }
 
 
@@ -70,21 +78,27 @@ def evaluate(
     ratios: Sequence[float] = RATIOS,
     calibrated_on: Collection[str] = (),
     progress: Progress | None = None,
+    spread: Answering | None = None,
 ) -> Evaluation:
     """Spend the policy's total in every arm and compare; the log resumes like a calibration's.
 
     ``calibrated_on``: the documents that the policy has seen, where they are known. Without them only the very same
-    questions are recognised.
+    questions are recognised. ``spread``: who answers in place of ``model`` itself, such as copies of it on a cluster.
     """
-    setting = setting or Setting(policy.mechanism)
+    setting = setting or Setting(policy.mechanism, policy.selector)
     if setting.mechanism != policy.mechanism:
         raise BadInput(f"the policy was calibrated by {policy.mechanism}; evaluate it by that, not {setting.mechanism}")
+    if policy.selector is not None and setting.selector != policy.selector:
+        raise BadInput(
+            f"the policy was calibrated with {policy.selector!r}; evaluate it so, not by {setting.selector!r}"
+        )
+    asked, apart = answerable(model, asked, log)
     if len({one.document for one in asked}) < 2:
         raise BadInput("arms are compared over whole documents, and these samples have fewer than two; give more pages")
     mark = take(asked, model, setting)
     plan = _planned(Path(log), mark, asked, policy, model, arms)
     lanes = list(plan.budgets.values())
-    ran = run(model, asked, lanes, setting, log, progress=progress)
+    ran = run(model, asked, lanes, setting, log, progress=progress, spread=spread)
     outcomes = {
         arm: [ran.outcomes[one.id, budget] for one, budget in zip(asked, budgets, strict=True)]
         for arm, budgets in plan.budgets.items()
@@ -99,6 +113,8 @@ def evaluate(
         same_model=f"model:{mark.model}" in policy.fingerprint,
         answered=ran.answered,
         seconds=ran.seconds,
+        basis=basis_of(model),
+        apart=apart,
     )
 
 
@@ -132,7 +148,7 @@ def regrade(
             raise BadInput(f"the log lacks {missing} of arm {arm!r}'s {len(keys)} answers; finish the evaluation first")
         arms[arm] = [found[key] for key in keys]
     prices = costs or {tier: tiers.cost for tier, tiers in policy.tiers.items()}
-    return Evaluation(compare(arms, prices, ratios), plan, _balanced(plan, arms), None, None, 0, 0.0)
+    return Evaluation(compare(arms, prices, ratios), plan, _balanced(plan, arms), None, None, 0, 0.0, policy.basis)
 
 
 def _balanced(plan: ArmPlan, arms: Mapping[str, Sequence[Outcome]]) -> float:

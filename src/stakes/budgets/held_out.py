@@ -11,8 +11,9 @@ on the first: both means are given.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stakes.budgets.allocate import allocate
+from stakes.budgets.by_document import by_document
 from stakes.budgets.curve_files import curves_from_outcomes
+from stakes.budgets.estimators.choose import Terms, choose
 from stakes.errors import BadInput
 from stakes.evaluation.outcomes import Outcome
 from stakes.evaluation.statistics import Discordant, Gain, cwe_gain, discordant
@@ -36,7 +37,11 @@ class HeldOut:
 
 
 def held_out(
-    outcomes: Sequence[Outcome], costs: Mapping[str, float], mean_budget: int, floor: int | None = None
+    outcomes: Sequence[Outcome],
+    costs: Mapping[str, float],
+    mean_budget: int,
+    floor: int | None = None,
+    estimator: str = "raw",
 ) -> HeldOut:
     """Split by document, choose, test; BadInput or InfeasibleBudget where the halves are too small for that."""
     documents = list(dict.fromkeys(outcome.document for outcome in outcomes))
@@ -49,9 +54,8 @@ def held_out(
                 raise BadInput(f"the {name} half of the {len(documents)} documents has no question of tier {tier!r}")
     curves = curves_from_outcomes(fit)
     counts = {tier: max(curves[tier].counts) for tier in costs}
-    best = allocate(
-        {tier: curves[tier] for tier in costs}, costs, counts, mean_budget * sum(counts.values()), floor
-    )  # fmt: skip
+    terms = Terms(costs, counts, mean_budget * sum(counts.values()), floor)
+    best = choose(by_document(fit, costs), terms, estimator)
     # Budgets that fit the mean exist, or there would be no allocation; the grid is the same for all tiers.
     uniform = max(budget for budget in curves[next(iter(costs))].budgets if budget <= mean_budget)
     answers = {(outcome.sample, outcome.budget): outcome for outcome in test}

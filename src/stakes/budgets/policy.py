@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from stakes.budgets.curve import Curve
+from stakes.budgets.soft_plan import SoftPlan, above
 from stakes.errors import BadInput
 from stakes.signals import KeywordRule, Signal, from_dict, to_dict
 
@@ -48,12 +49,13 @@ class CurveRecord(BaseModel):
 
 
 class TierPlan(BaseModel):
-    """What the policy knows of one tier: its error cost, its budget, and the curve that the budget came from."""
+    """What the policy knows of one tier: its error cost, its budget, its measured curve, and what was made of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     cost: float = Field(gt=0, allow_inf_nan=False)
     budget: int = Field(ge=1)
     curve: CurveRecord | None = None
+    fitted: CurveRecord | None = None  # the estimator's, where that is not the measured one itself
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Policy(BaseModel):
     schema_version: Literal[1] = Field(default=SCHEMA, alias="schema")
     family: str = "qwen2.5-vl"
     mechanism: Literal["resolution", "deletion"] = "resolution"
+    selector: str | None = None  # which tokens deletion keeps; files from before it was written have none
+    basis: Literal["answers", "legibility"] = "answers"  # legibility: what can be read, not a VLM's error
     mean_budget: int = Field(ge=1)
     floor: int = Field(default=1, ge=1)
     burst: int | None = Field(default=None, ge=0)
@@ -81,14 +85,23 @@ class Policy(BaseModel):
     signal: dict[str, Any] = Field(default_factory=lambda: to_dict(KeywordRule()))
     estimator: str = "raw"
     certificate: dict[str, Any] | None = None
+    soft: SoftPlan | None = None  # budgets by expected cost at a price, and not by tier
     fingerprint: str = ""
     _reader: Signal | None = PrivateAttr(default=None)
+    _curves: dict[str, Curve] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name, plan in self.tiers.items():
             if plan.budget < self.floor:
                 raise BadInput(f"tier {name!r} has budget {plan.budget}, below the floor of {self.floor}")
+        if self.selector is not None and self.mechanism != "deletion":
+            raise BadInput(f"selector {self.selector!r} says which tokens deletion keeps; this is a resolution policy")
+        if self.soft is not None:
+            drawn = {name: plan.fitted or plan.curve for name, plan in self.tiers.items()}
+            self._curves = {name: above(record.curve(), self.floor) for name, record in drawn.items() if record}
+            if len({curve.budgets for curve in self._curves.values()}) != 1 or len(self._curves) != len(self.tiers):
+                raise BadInput("soft stakes need every tier's curve, all on the same budgets")
         # A policy whose signal cannot be built is refused now, not at the first request. A judge's endpoint is never
         # kept in a file, so whoever serves such a policy brings the judge (`use`).
         if self.signal.get("kind") != "judge":
@@ -105,10 +118,21 @@ class Policy(BaseModel):
                 )
         self._reader = signal
 
-    def decide(self, question: str, task: str | None = None) -> Decision:
-        """The tier of a question, its budget and the reason; an undecided signal gives the dearest tier."""
+    def decide(self, question: str, task: str | None = None, cost: float | None = None) -> Decision:
+        """The tier of a question, its budget and the reason; an undecided signal gives the dearest tier.
+
+        With soft stakes the budget follows the expected cost, or ``cost`` where the caller knows what a mistake costs.
+        """
         if self._reader is None:
             raise BadInput("this policy reads its tiers from a judge, whose endpoint no file keeps; give it with use()")
+        if self.soft is not None:
+            costs = {name: plan.cost for name, plan in self.tiers.items()}
+            reading, weights = self.soft.weights(self._reader, costs, question, task, cost)
+            budget, expected = self.soft.budget(self._curves, weights, question), sum(weights.values())
+            why = f"{reading.why}; expected cost {expected:.3g} at {self.soft.price:.3g} a token"
+            return Decision(reading.tier, budget, expected, reading.probability, why)
+        if cost is not None:
+            raise BadInput("only a policy with soft stakes can use a told cost; calibrate with --soft")
         reading = self._reader(question, task)
         plan = self.tiers[reading.tier]
         return Decision(reading.tier, plan.budget, plan.cost, reading.probability, reading.why)
@@ -119,7 +143,7 @@ class Policy(BaseModel):
         return {name: plan.budget for name, plan in self.tiers.items()}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Policy) and self.budgets == other.budgets
+        return isinstance(other, Policy) and (self.budgets, self.soft) == (other.budgets, other.soft)
 
     def __hash__(self) -> int:
         return hash(frozenset(self.budgets.items()))
@@ -127,7 +151,8 @@ class Policy(BaseModel):
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all: a reader never sees half a policy."""
         target = Path(path)
-        text = json.dumps(self.model_dump(by_alias=True), indent=1, ensure_ascii=False) + "\n"
+        left_out = {"soft"} if self.soft is None else set()
+        text = json.dumps(self.model_dump(by_alias=True, exclude=left_out), indent=1, ensure_ascii=False) + "\n"
         target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
         try:

@@ -6,8 +6,26 @@ from typing import Annotated
 
 import typer
 
+from stakes.commands.answering import (
+    Concurrency,
+    Empty,
+    Endpoint,
+    EndpointFamily,
+    EndpointModel,
+    KeyEnv,
+    MaxTokens,
+    ModelName,
+    Timeout,
+    Tries,
+    server_counts,
+    told_counts,
+    who_answers,
+)
+from stakes.commands.certainty import Ceilings, Confidence, EstimatorName, wanted
 from stakes.commands.output import AsJson, print_json
 from stakes.commands.questions import SIGNAL_HELP, check_writable, gather, read_signal, serving_signal, whole_numbers
+from stakes.commands.sparing import Passes, Race, Soft, race_wanted, told_race, told_soft, with_soft
+from stakes.commands.spreading import OnRay, RayWorkers, spread_by
 from stakes.errors import BadInput
 
 
@@ -15,9 +33,7 @@ def calibrate(
     samples: Annotated[
         Path | None, typer.Argument(help="Labelled questions, one JSON object a line: id, image, question, answers.")
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="Who answers: embedded, a hub name, a local folder or an http(s) address.")
-    ] = "embedded",
+    model: ModelName = None,
     mean_budget: Annotated[int, typer.Option(help="Visual tokens per image on average, over all questions.")] = 304,
     cost: Annotated[
         list[str] | None, typer.Option(help="Cost of a mistake, as tier=cost; once per tier. Default: high=5, low=1.")
@@ -42,19 +58,58 @@ def calibrate(
         Path | None, typer.Option(help="The log of answers that a run resumes from. Default: beside the policy.")
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path("policy.json"),
+    estimator: EstimatorName = None,
+    certify: Annotated[
+        bool,
+        typer.Option("--certify", help="Choose on half of the documents, certify on the other, ship what holds."),
+    ] = False,
+    confidence: Confidence = None,
+    ceiling: Ceilings = None,
+    soft: Soft = False,
+    race: Race = False,
+    passes: Passes = None,
+    max_tokens: MaxTokens = None,
+    endpoint: Endpoint = None,
+    endpoint_model: EndpointModel = None,
+    family: EndpointFamily = None,
+    key_env: KeyEnv = None,
+    concurrency: Concurrency = None,
+    timeout: Timeout = None,
+    tries: Tries = None,
+    empty: Empty = None,
+    ray: OnRay = False,
+    ray_workers: RayWorkers = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer every question at every budget, measure each tier's curve, and choose the budgets.
 
     Example: stakes calibrate samples.jsonl --model ./my-vlm --mean-budget 304 --cost high=5 --cost low=1 -o policy.json
+    Example: stakes calibrate samples.jsonl --certify --confidence 0.95 --ceiling high=0.10
+    Example: stakes calibrate samples.jsonl --soft --signal learned:signal.json
+    Example: stakes calibrate samples.jsonl --race --passes 2700
+    Example: stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1 --family qwen3-vl --key-env MY_KEY
     """
     from stakes.budgets.calibrate import calibrate as run_calibration
     from stakes.budgets.calibrate import check_tiers
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import progress_on
-    from stakes.models import load
     from stakes.tiers import parse_costs
 
+    who = who_answers(
+        model,
+        endpoint,
+        endpoint_model=endpoint_model,
+        family=family,
+        key_env=key_env,
+        concurrency=concurrency,
+        timeout=timeout,
+        tries=tries,
+        empty=empty,
+        max_tokens=max_tokens,
+    )
+    spread = spread_by(ray, ray_workers, who)
+    racing, confidence = race_wanted(race, passes, confidence, certify, soft)
+    name, sure, ceilings = wanted(estimator, certify, confidence, ceiling)
     tiers = parse_costs(cost or ["high=5", "low=1"])
     costs = {name: tier.cost for name, tier in tiers.items()}
     setting = Setting(mechanism, selector, metric)  # type: ignore[arg-type]
@@ -62,35 +117,53 @@ def calibrate(
     check_writable(output)
     log = calibration_log(output) if log is None else log
     reader = read_signal(signal, costs)
-    asked, read = gather(samples, pages, per_tier, "calibration", reader)
+    # Soft stakes are priced against labels: what the signal gets wrong is part of the promise.
+    asked, read = gather(samples, pages, per_tier, "calibration", None if soft else reader)
     tasks = [sample.task for sample in read] or [None] * len(asked)
     labelled = [(one.question, task, one.tier) for one, task in zip(asked, tasks, strict=True)]
     served = serving_signal(labelled, costs) if reader is None else reader
     check_tiers(asked, costs, served)
     agreement = sum(served(question, task).tier == tier for question, task, tier in labelled) / len(labelled)
-    found = run_calibration(
-        load(model),
-        asked,
-        costs,
-        mean_budget,
-        served,
-        log=log,
-        grid=budgets,
-        setting=setting,
-        floor=floor,
-        progress=progress_on(sys.stderr, "calibrate"),
-    )
+    with who.ready() as answerer:
+        found = run_calibration(
+            answerer,
+            asked,
+            costs,
+            mean_budget,
+            served,
+            log=log,
+            grid=budgets,
+            setting=setting,
+            floor=floor,
+            progress=progress_on(sys.stderr, "calibrate"),
+            spread=spread(answerer),
+            estimator=name,
+            confidence=sure,
+            ceilings=ceilings,
+            race=racing,
+            passes=passes,
+        )
+    if soft:
+        tasked = {one.id: task for one, task in zip(asked, tasks, strict=True)}
+        found = with_soft(found, asked, tasked, served, costs)
+    counts = server_counts(answerer)
     try:
         found.policy.save(output)
     except OSError as error:
         raise BadInput(f"{output} cannot be written ({error.strerror}); the answers are safe in {log}") from None
     if as_json:
         files = {"policy": str(output), "log": str(log)}
-        print_json({**files, "signal": signal, "signal_agreement": agreement, **found.record()})
+        checked = {} if counts is None else {"server_counts": counts}
+        print_json({**files, "signal": signal, "signal_agreement": agreement, **found.record(), **checked})
         return
     from stakes.commands.calibrate_page import print_calibration
 
-    print_calibration(found, str(samples or f"{pages} pages"), output, log, agreement if reader is None else None)
+    shown = agreement if reader is None or soft else None
+    print_calibration(found, str(samples or f"{pages} pages"), output, log, shown)
+    for line in [*told_soft(found.policy), *told_race(found.raced)]:
+        typer.echo(line)
+    if counts:
+        typer.echo(told_counts(counts))
 
 
 def calibration_log(policy: Path) -> Path:

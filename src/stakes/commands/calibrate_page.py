@@ -5,12 +5,17 @@ from pathlib import Path
 import typer
 
 from stakes.budgets.calibrate import Calibration
+from stakes.commands.certificate_page import print_shipped
 from stakes.commands.output import print_table
 from stakes.commands.plan_page import print_plan
 
 
 def print_calibration(found: Calibration, source: str, output: Path, log: Path, agreement: float | None = None) -> None:
     """Print the whole page."""
+    if found.policy.basis == "legibility":
+        typer.echo("LEGIBILITY, not a VLM's error: whether the print at each answer's place can still be read.")
+    if len(found.apart):
+        typer.echo(f"{found.apart}.")
     budgets = sorted({budget for curve in found.curves.values() for budget in curve.budgets})
     rows = [
         (budget, *(f"{curve.error(budget):.3f}" if budget in curve.budgets else "" for curve in found.curves.values()))
@@ -19,7 +24,8 @@ def print_calibration(found: Calibration, source: str, output: Path, log: Path, 
     print_table("Error by budget", ["budget", *found.curves], rows)
     print_plan(found.plan, found.curves, source)
     _print_held_out(found)
-    native, spent = found.native_tokens, found.plan.allocation.spent
+    print_shipped(found)
+    native, spent = found.native_tokens, found.spent
     typer.echo(
         f"At full resolution these questions take {native:,} visual tokens; under the policy {spent:,}, "
         f"{spent / native:.1%} of that. Measuring took {found.measured_tokens:,}."

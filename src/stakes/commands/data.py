@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.progress import progress
 from stakes.errors import BadInput
+from stakes.evaluation.progress import share_done
 
 if TYPE_CHECKING:
     from stakes.data.check import Findings, Problem
@@ -37,7 +37,7 @@ def check(
 
     native = native_tokens(family, decode=not quick)
     size = file.stat().st_size if file.is_file() else 0
-    with progress("checking", size) as advance:
+    with share_done("checking", size) as advance:
         found = look(file, native, largest_budget=largest_budget, advance=advance)
     if as_json:
         print_json({**found.record(), "family": family})
@@ -88,7 +88,7 @@ def fetch(
         apart_from=[Selection.load(place) for place in apart_from or ()],
         parquet=parquet,
     )
-    with progress(f"fetching {dataset}", per_tier * len(scanned.taken)) as advance:
+    with share_done(f"fetching {dataset}", per_tier * len(scanned.taken)) as advance:
         write(scanned, out, done=lambda: advance(1))
     if as_json:
         print_json({"samples": str(out / "samples.jsonl"), **scanned.record()})
@@ -115,7 +115,7 @@ def draw(
     """
     from stakes.data.export import export, page_items
 
-    with progress(f"drawing {family}", per_tier * (1 if family == "swatches" else 2)) as advance:
+    with share_done(f"drawing {family}", per_tier * (1 if family == "swatches" else 2)) as advance:
         count = export(page_items(family, split, per_tier, start=start), out, done=lambda: advance(1))
     if as_json:
         print_json({"samples": str(out / "samples.jsonl"), "family": family, "split": split, "count": count})

@@ -6,9 +6,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stakes.commands.answering import (
+    Concurrency,
+    Empty,
+    Endpoint,
+    EndpointFamily,
+    EndpointModel,
+    KeyEnv,
+    MaxTokens,
+    ModelName,
+    Timeout,
+    Tries,
+    who_answers,
+)
 from stakes.commands.calibrate import calibration_log
 from stakes.commands.output import AsJson, print_json
 from stakes.commands.questions import SIGNAL_HELP, gather, read_signal
+from stakes.commands.spreading import OnRay, RayWorkers, spread_by
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -21,11 +35,11 @@ def evaluate(
     samples: Annotated[
         Path | None, typer.Argument(help="Held-out questions, one JSON object a line: id, image, question, answers.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Who answers: embedded, a hub name or a local folder.")] = "embedded",
+    model: ModelName = None,
     arms: Annotated[str, typer.Option(help="Ways of spending the same total.")] = "uniform,content,cost,anti",
     signal: Annotated[str | None, typer.Option(help=f"{SIGNAL_HELP} Default: the policy's own.")] = None,
     selector: Annotated[
-        str | None, typer.Option(help="For a policy by deletion: which tokens are kept. Default: redundancy.")
+        str | None, typer.Option(help="Which tokens deletion keeps, for an older policy that does not say.")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="relaxed (default), exact, anls, chartqa or vqa; saved answers keep their own.")
@@ -44,6 +58,17 @@ def evaluate(
     outcomes: Annotated[
         Path | None, typer.Option(help="Compare the saved answers of this log again; needs no model.")
     ] = None,
+    max_tokens: MaxTokens = None,
+    endpoint: Endpoint = None,
+    endpoint_model: EndpointModel = None,
+    family: EndpointFamily = None,
+    key_env: KeyEnv = None,
+    concurrency: Concurrency = None,
+    timeout: Timeout = None,
+    tries: Tries = None,
+    empty: Empty = None,
+    ray: OnRay = False,
+    ray_workers: RayWorkers = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare ways of spending the same total of visual tokens: errors, cost-weighted error, and whether it is luck.
@@ -55,9 +80,21 @@ def evaluate(
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.outcomes import read_outcomes
     from stakes.evaluation.progress import progress_on
-    from stakes.models import load
     from stakes.tiers import parse_costs
 
+    who = who_answers(
+        model,
+        endpoint,
+        endpoint_model=endpoint_model,
+        family=family,
+        key_env=key_env,
+        concurrency=concurrency,
+        timeout=timeout,
+        tries=tries,
+        empty=empty,
+        max_tokens=max_tokens,
+    )
+    spread = spread_by(ray, ray_workers, who)
     rules = Policy.load(policy)
     at = _ratios(ratios)
     if outcomes is not None:
@@ -67,21 +104,23 @@ def evaluate(
     else:
         if cost:
             raise BadInput("costs come from the policy; --cost is for saved outcomes, with --outcomes LOG")
-        setting = Setting(rules.mechanism, selector, metric or "relaxed")
+        setting = Setting(rules.mechanism, selector or rules.selector, metric or "relaxed")
         asked, _ = gather(samples, pages, per_tier, "test", _reader(signal, rules))
         log = policy.with_suffix(".evaluation.jsonl") if log is None else log
         behind = calibration_log(policy)
-        found = judge.evaluate(
-            load(model),
-            asked,
-            rules,
-            log=log,
-            arms=[name.strip() for name in arms.split(",")],
-            setting=setting,
-            ratios=at,
-            calibrated_on={outcome.document for outcome in read_outcomes(behind)} if behind.is_file() else (),
-            progress=progress_on(sys.stderr, "evaluate"),
-        )
+        with who.ready() as answerer:
+            found = judge.evaluate(
+                answerer,
+                asked,
+                rules,
+                log=log,
+                arms=[name.strip() for name in arms.split(",")],
+                setting=setting,
+                ratios=at,
+                calibrated_on={outcome.document for outcome in read_outcomes(behind)} if behind.is_file() else (),
+                progress=progress_on(sys.stderr, "evaluate"),
+                spread=spread(answerer),
+            )
     if as_json:
         print_json({"policy": str(policy), "log": str(outcomes or log), **found.record()})
         return

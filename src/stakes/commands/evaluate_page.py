@@ -2,12 +2,25 @@
 
 import typer
 
+from stakes.budgets.comparison import Comparison
 from stakes.budgets.evaluate import Evaluation
 from stakes.commands.output import print_table, show
 
 
+def _draw(seen: Comparison) -> None:
+    """CWE of every arm as bars, where the screen has room for them."""
+    from stakes.report.text import bars, room
+
+    if width := room():
+        typer.echo("cost-weighted error\n" + bars({row.arm: row.cwe for row in seen.rows}, width) + "\n")
+
+
 def print_evaluation(found: Evaluation, log: str) -> None:
     """Print the whole page."""
+    if found.basis == "legibility":
+        typer.echo("LEGIBILITY, not a VLM's error: whether the print at each answer's place can still be read.")
+    if len(found.apart):
+        typer.echo(f"{found.apart}.")
     seen = found.comparison
     tiers = list(seen.counts)
     rows = []
@@ -24,6 +37,7 @@ def print_evaluation(found: Evaluation, log: str) -> None:
     columns += [f"{seen.dearest}: mended:broken", "pays from r", "tokens"]
     sizes = ", ".join(f"{count} {tier} at cost {seen.costs[tier]:g}" for tier, count in seen.counts.items())
     print_table(f"{sizes}; {seen.documents} documents; graded {seen.metric}", ["arm", *columns], rows)
+    _draw(seen)
     ratios = list(seen.rows[0].ratios)
     table = [(f"{ratio:g}", *(row.ratios[ratio] for row in seen.rows)) for ratio in ratios]
     print_table(

@@ -1,17 +1,19 @@
 """``stakes plan``: from curves and costs to budgets, before any model runs."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from stakes.budgets.curve import Curve
-
+from stakes.commands.certainty import Ceilings, Confidence, EstimatorName, ceilings, tier_numbers, tier_words
 from stakes.commands.output import AsJson, print_json
+from stakes.commands.plan_samples import Wish, plan_samples
 from stakes.errors import BadInput
 
-N = TypeVar("N", int, float)
+if TYPE_CHECKING:
+    from stakes.budgets.curve import Curve
+    from stakes.budgets.estimators.choose import Terms
 
 
 def plan(
@@ -38,13 +40,28 @@ def plan(
         list[str] | None, typer.Option(help="A choice to compare with uniform, as tier=budget; once per tier.")
     ] = None,
     mix: Annotated[bool, typer.Option("--mix", help="Let one tier use two budgets, to spend what is left.")] = False,
+    estimator: EstimatorName = None,
+    samples: Annotated[
+        bool,
+        typer.Option("--samples", help="How many questions to label for a certificate, if these were true."),
+    ] = False,
+    confidence: Confidence = None,
+    ceiling: Ceilings = None,
+    power: Annotated[float, typer.Option(help="With --samples: the chance that the certificate is then had.")] = 0.8,
+    per_document: Annotated[float, typer.Option(help="With --samples: questions a document, on average.")] = 1.0,
+    likeness: Annotated[
+        float, typer.Option(help="With --samples: how much of a question's difficulty is its document's, 0 to 1.")
+    ] = 0.3,
+    repeats: Annotated[int, typer.Option(help="With --samples: calibrations to imagine for each number.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Choose the budgets that minimise cost-weighted error under a hard total, and say what they rest on.
 
     Example: stakes plan --published docvqa --effort high="20 minutes" --effort low="1 minute"
+    Example: stakes plan --published docvqa --samples --ceiling high=0.20 --per-document 2
     """
     from stakes.budgets.elicit import costs_from_effort
+    from stakes.budgets.estimators.choose import Terms
     from stakes.budgets.plan import make_plan
 
     if (curves is None) == (published is None):
@@ -52,16 +69,30 @@ def plan(
     if cost and effort:
         raise BadInput("give costs by --cost or by --effort, and not both")
     measured, source = _curves(curves, published)
+    fitted: Mapping[str, Curve] = measured
     if effort:
-        costs = costs_from_effort(_words("--effort", effort))
+        costs = costs_from_effort(tier_words("--effort", effort))
     else:
-        costs = _numbers("--cost", cost, float) if cost else {"high": 5.0, "low": 1.0}
-    counts = _numbers("--count", count, int) if count else {tier: max(c.counts) for tier, c in measured.items()}
+        costs = tier_numbers("--cost", cost, float) if cost else {"high": 5.0, "low": 1.0}
+    if samples:
+        if total is not None or floor is not None or pair or mix:
+            raise BadInput("--samples takes --mean-budget, and none of --total, --floor, --pair and --mix")
+        shares = tier_numbers("--count", count, float) if count else None
+        wish = Wish(confidence, power, ceilings(ceiling), per_document, likeness, repeats, estimator)
+        plan_samples(measured, source, costs, mean_budget, shares, wish, as_json)
+        return
+    if ceiling or confidence is not None:
+        raise BadInput("--ceiling and --confidence need answers to certify: add --samples here, or calibrate --certify")
+    counts = tier_numbers("--count", count, int) if count else {tier: max(c.counts) for tier, c in measured.items()}
     tokens = mean_budget * sum(counts.values()) if total is None else total
-    chosen = _numbers("--pair", pair, int) if pair else None
-    made = make_plan(measured, costs, counts, tokens, floor, pair=chosen, mix=mix)
+    chosen = tier_numbers("--pair", pair, int) if pair else None
+    name = estimator or "raw"
+    if name != "raw":
+        name, fitted = _fitted(curves, measured, name, Terms(costs, counts, tokens, floor))
+        source = f"{source}, curves by {name}"
+    made = make_plan(fitted, costs, counts, tokens, floor, pair=chosen, mix=mix)
     if as_json:
-        print_json({"source": source, **made.record()})
+        print_json({"source": source, "estimator": name, **made.record()})
         return
     from stakes.commands.plan_page import print_plan
 
@@ -81,24 +112,18 @@ def _curves(path: Path | None, published: str | None) -> "tuple[dict[str, Curve]
     return curves(published), f"published curves of {NAMES[published]} (the paper's, not this project's)"
 
 
-def _words(option: str, words: list[str]) -> dict[str, str]:
-    read: dict[str, str] = {}
-    for word in words:
-        tier, equals, value = word.partition("=")
-        if not equals or not tier.strip():
-            raise BadInput(f"{option} takes tier=value, such as high=5, not {word!r}")
-        if tier in read:
-            raise BadInput(f"{option} names tier {tier!r} twice; keep one")
-        read[tier] = value
-    return read
+def _fitted(
+    path: Path | None, measured: "dict[str, Curve]", estimator: str, terms: "Terms"
+) -> "tuple[str, Mapping[str, Curve]]":
+    """The estimator's name and its curves; a log of outcomes also tells it which answers are of one document."""
+    from stakes.budgets.by_document import by_document
+    from stakes.budgets.estimators import fit
+    from stakes.budgets.estimators.choose import choose
+    from stakes.evaluation.outcomes import read_outcomes
 
-
-def _numbers(option: str, words: list[str], kind: type[N]) -> dict[str, N]:
-    numbers = {}
-    for tier, value in _words(option, words).items():
-        try:
-            numbers[tier] = kind(value)
-        except ValueError:
-            what = "a whole number" if kind is int else "a number"
-            raise BadInput(f"{option} {tier}={value}: {value!r} is not {what}") from None
-    return numbers
+    if estimator == "bootstrap":
+        raise BadInput("the estimator 'bootstrap' makes a choice and no curves to plan with; calibrate with it instead")
+    if path is None or path.suffix != ".jsonl":
+        return estimator, fit(estimator, measured)
+    found = choose(by_document(read_outcomes(path), terms.costs), terms, estimator)
+    return found.estimator, found.curves

@@ -14,9 +14,22 @@ def print_plan(plan: Plan, curves: Mapping[str, Curve], source: str) -> None:
     """Print the whole page."""
     typer.echo(f"{source}\n")
     _print_allocation(plan, curves)
+    _draw(plan, curves)
     _print_ratios(plan)
     _print_sureness(plan)
     _print_pair(plan)
+
+
+def _draw(plan: Plan, curves: Mapping[str, Curve]) -> None:
+    """The curves and the frontier as text, where the screen has room for them."""
+    from stakes.report.text import curves_text, frontier_text, room
+
+    if width := room():
+        best = plan.allocation
+        typer.echo(curves_text(curves, best.budgets, width) + "\n")
+        if len(curves) > 1 and not best.mixed:
+            chosen = best.budgets[plan.dearest]
+            typer.echo(frontier_text(curves, plan.costs, plan.counts, best.total, width, chosen) + "\n")
 
 
 def _print_allocation(plan: Plan, curves: Mapping[str, Curve]) -> None:

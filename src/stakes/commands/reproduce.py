@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stakes.commands.legibility import NAMES as LEGIBILITY
+from stakes.commands.legibility import legibility
 from stakes.commands.output import AsJson, print_json, print_table
 from stakes.errors import BadInput
 from stakes.experiments.measured import TABLES
@@ -19,6 +21,7 @@ PUBLISHED = "published"
 NAMES = {PUBLISHED: "every published figure that follows from others, recomputed"} | {
     name: what for name, (_, what) in TABLES.items()
 }
+NAMES |= LEGIBILITY
 QUICK, FULL = 24, 300
 
 
@@ -31,7 +34,9 @@ def reproduce(
     ] = "embedded",
     data: Annotated[
         list[str] | None,
-        typer.Option(help="Real questions for one of the paper's sets, as docvqa=FILE or docvqa=hub. Default: pages."),
+        typer.Option(
+            help="Real questions: docvqa (hub), docvqa=FOLDER (parquet copy), docvqa=FILE (samples). Default: pages."
+        ),
     ] = None,
     per_tier: Annotated[int | None, typer.Option(help=f"Questions of each tier. Default: {FULL}.")] = None,
     quick: Annotated[
@@ -56,6 +61,8 @@ def reproduce(
     """
     if table == PUBLISHED:
         return _published(every, as_json)
+    if table in LEGIBILITY:
+        return legibility(table, data or [], folder, output, as_json)
     if table not in TABLES and table != "all":
         raise BadInput(f"there is no table {table!r}; choose one of {', '.join(NAMES)}, or all")
     study = _study(model, data or [], per_tier or (QUICK if quick else FULL), mechanism, signal, folder)
@@ -94,10 +101,10 @@ def _study(model: str, data: list[str], per_tier: int, mechanism: str, signal: s
         raise BadInput(f"a mechanism is deletion or resolution, not {mechanism!r}")
     sources = {}
     for word in data:
-        name, equals, source = word.partition("=")
-        if not equals or name not in OFFLINE:
-            raise BadInput(f"--data takes SET=FILE with a set of {', '.join(OFFLINE)}, not {word!r}")
-        sources[name] = source
+        name, _, place = word.partition("=")
+        if name not in OFFLINE:
+            raise BadInput(f"--data takes SET or SET=FILE with a set of {', '.join(OFFLINE)}, not {word!r}")
+        sources[name] = place if Path(place).is_file() else f"hub:{name}:{place}".rstrip(":")
     return Study(
         model=load(model),
         name=model,

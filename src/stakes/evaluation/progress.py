@@ -4,10 +4,14 @@ progress = progress_on(sys.stderr, "calibrate")
 progress.start(total=7800, done=1200)
 progress.advance(answers=32, tokens=9728)
 progress.finish()
+with share_done("checking", total=size) as advance:  # work that is not answers
+    advance(120)
 """
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
 EVERY = 10.0  # seconds between two plain lines
@@ -104,6 +108,38 @@ class Bar:
     def finish(self) -> None:
         """Leave the bar as it is."""
         self.bar.stop()
+
+
+class Shares:
+    """A line every ten seconds with the share that is done, so that a quick command says nothing."""
+
+    def __init__(self, stream: TextIO, what: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self.what, self.total, self.clock = stream, what, total, clock
+        self.done = 0
+        self.began = self.spoke = clock()
+
+    def __call__(self, more: int) -> None:
+        """So much more is done."""
+        self.done += more
+        now = self.clock()
+        if now - self.spoke >= EVERY:
+            self.spoke = now
+            left = spell((now - self.began) * (self.total - self.done) / max(self.done, 1))
+            print(f"{self.what}: {self.done / max(self.total, 1):.0%}, {left} left", file=self.stream, flush=True)
+
+
+@contextmanager
+def share_done(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told how much more is done; on a terminal a bar that goes away at the end."""
+    if not sys.stderr.isatty():
+        yield Shares(sys.stderr, what, total)
+        return
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+
+    with RichProgress(console=Console(stderr=True), transient=True) as bar:  # its own columns: share and time left
+        task = bar.add_task(what, total=total)
+        yield lambda more: bar.advance(task, more)
 
 
 def progress_on(stream: TextIO, what: str) -> Progress:

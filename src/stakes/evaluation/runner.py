@@ -4,26 +4,30 @@
     ran.outcomes["q17", 304].correct
 
 Stop it anywhere, kill -9 included, and start it again: what the log holds is not asked again, except that a batch
-which was written in part is redone whole (``batches``), of which only the missing outcomes are added. Whatever would
+which was written in part is redone whole (``batches``), of which only the missing outcomes are added. A model behind a
+server, whose answers do not depend on their batch, is asked only for those, and each is kept as it comes. What would
 make the run worthless is refused before the first answer: budgets above an image's native tokens or below what its
 family can take, answers that the metric cannot grade, a log of another experiment (``fingerprint``).
+
+Who answers may be many workers on many machines (``spread``): the log is written here and nowhere else.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach, StakesError, UnreadableImage
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
+from stakes.evaluation.answering import Answering, answers_alone, in_turn
 from stakes.evaluation.asked import Asked
-from stakes.evaluation.batches import BATCH, Pair, plan_batches
+from stakes.evaluation.batches import BATCH, plan_batches, plan_some
 from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, take
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcomes import Outcome, OutcomeLog
 from stakes.evaluation.progress import Progress, Silent
 from stakes.models.about import family_of, native_tokens
-from stakes.models.base import VLM, Answer, Request
+from stakes.models.base import VLM, Answer
 from stakes.vision.sizes import fitted_size
 
 Lanes = Sequence[Sequence[int]]  # each gives every sample one budget
@@ -51,10 +55,20 @@ def run(
     *,
     batch_size: int = BATCH,
     progress: Progress | None = None,
+    spread: Answering | None = None,
+    only: Collection[Key] | None = None,
 ) -> Run:
-    """Answer what the log lacks, and return all of it."""
-    lanes = [list(lane) for lane in lanes]
-    batches = plan_batches([one.digest for one in asked], lanes, batch_size)
+    """Answer what the log lacks, and return all of it.
+
+    ``spread``: who answers in place of ``model`` itself, such as copies of it on a cluster. ``only``: of all samples in
+    all lanes, these and no more.
+    """
+    lanes, images = [list(lane) for lane in lanes], [one.digest for one in asked]
+    if only is None:
+        batches = plan_batches(images, lanes, batch_size)
+    else:
+        some = {(i, lane[i]) for lane in lanes for i, one in enumerate(asked) if (one.id, lane[i]) in only}
+        batches = plan_some(images, lanes, some, batch_size)
     check(model, asked, lanes, setting)
     mark, watch, began = take(asked, model, setting), progress or Silent(), time.monotonic()
     answered = changed = 0
@@ -62,14 +76,15 @@ def run(
         done = {(outcome.sample, outcome.budget): outcome for outcome in reversed(admit(book.path, mark))}
         wanted = [(asked[i].id, budget) for batch in batches for i, budget in batch]
         watch.start(len(wanted), sum(key in done for key in wanted))
-        images = _Images(asked)
+        missing = [batch for batch in batches if any((asked[i].id, budget) not in done for i, budget in batch)]
+        if answers_alone(model):
+            missing = [tuple(pair for pair in batch if (asked[pair[0]].id, pair[1]) not in done) for batch in missing]
+        answering = (spread or in_turn(model))(asked, missing, setting)
         try:
-            for batch in batches:
-                if all((asked[i].id, budget) in done for i, budget in batch):
-                    continue
+            for batch, answers in answering:
                 outcomes = {
-                    (outcome.sample, outcome.budget): outcome
-                    for outcome in _answer(model, asked, batch, setting, mark.run, images)
+                    (asked[i].id, budget): _outcome(asked[i], budget, answer, setting, mark.run)
+                    for (i, budget), answer in zip(batch, answers, strict=True)
                 }
                 changed += sum(key in done and done[key].prediction != o.prediction for key, o in outcomes.items())
                 new = {key: outcome for key, outcome in outcomes.items() if key not in done}
@@ -78,6 +93,7 @@ def run(
                 answered += len(new)
                 watch.advance(len(new), sum(outcome.realised for outcome in new.values()))
         finally:
+            answering.close()  # workers elsewhere would go on after an error here
             watch.finish()
     budgets = sorted({budget for lane in lanes for budget in lane})
     wanted_set = set(wanted)
@@ -130,42 +146,6 @@ def _check_native(model: Any, asked: Sequence[Asked], lanes: Lanes, setting: Set
         )
 
 
-class _Images:
-    """The images of the batch at hand; what it shares with the batch before, as within a block, is not read again."""
-
-    def __init__(self, asked: Sequence[Asked]) -> None:
-        self.asked = asked
-        self.held: dict[str, Any] = {}
-
-    def of(self, batch: Sequence[Pair]) -> list[Any]:
-        """One image for each pair."""
-        needed: dict[str, Asked] = {}
-        for i, _ in batch:
-            needed.setdefault(self.asked[i].digest, self.asked[i])
-        self.held = {name: self.held[name] if name in self.held else one.load() for name, one in needed.items()}
-        return [self.held[self.asked[i].digest] for i, _ in batch]
-
-
-def _answer(
-    model: VLM, asked: Sequence[Asked], batch: Sequence[Pair], setting: Setting, run: str, images: _Images
-) -> list[Outcome]:
-    pixels = images.of(batch)
-    requests = [
-        Request(image, asked[i].question, budget, setting.mechanism, setting.selector, asked[i].id)
-        for (i, budget), image in zip(batch, pixels, strict=True)
-    ]
-    try:
-        answers = model.answer(requests)
-    except StakesError as error:
-        raise type(error)(f"{_culprit([asked[i] for i, _ in batch], pixels)}: {error}") from error
-    if len(answers) != len(requests):
-        raise LedgerBreach(f"the model gave {len(answers)} answers to {len(requests)} requests")
-    return [
-        _outcome(asked[i], budget, answer, setting, run)
-        for (i, budget), answer in zip(batch, answers, strict=True)
-    ]  # fmt: skip
-
-
 def _outcome(one: Asked, budget: int, answer: Answer, setting: Setting, run: str) -> Outcome:
     spent = answer.realised_tokens
     exact = setting.mechanism == "deletion"
@@ -192,15 +172,3 @@ def _outcome(one: Asked, budget: int, answer: Answer, setting: Setting, run: str
         ms=round(sum(answer.timings.values()), 3),
         run=run,
     )
-
-
-def _culprit(batch: Sequence[Asked], pixels: Sequence[Any]) -> str:
-    """The sample whose image cannot be decoded, or else all that were asked together."""
-    from stakes.vision.decode import open_image
-
-    for one, image in zip(batch, pixels, strict=True):
-        try:
-            open_image(image)
-        except UnreadableImage:
-            return f"sample {one.id!r}"
-    return f"sample {batch[0].id!r}" if len(batch) == 1 else f"samples {batch[0].id!r} to {batch[-1].id!r}"

@@ -7,7 +7,8 @@
 Answers are logged per data set, mechanism and selector, and every (question, budget) is answered once, whichever tables
 ask for it: the frontier's 13 budgets serve the arms, the metrics and the map. Stop it anywhere and start it again.
 
-``data`` is a family of synthetic pages (``forms``), a set of the hub (``docvqa``), or a samples file.
+A source is a family of synthetic pages (``forms``), a set of the hub by the paper's protocol (``hub:docvqa``, or
+``hub:docvqa:FOLDER`` for a local parquet copy), or a samples file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,10 +80,22 @@ class Study:
             return ask_pages(source, self.split, count, self.signal)
         from stakes.data.jsonl import read_samples
 
-        path = Path(source)
+        path = self._fetched(source.removeprefix("hub:"), count) if source.startswith("hub:") else Path(source)
         if path.is_file():
             return first_of_each_tier(ask(read_samples(path), path.parent, self.signal or KeywordRule()), count)
         raise BadInput(f"no data is called {source!r}; give one of {', '.join(pages.FAMILIES)}, or a samples file")
+
+    def _fetched(self, source: str, count: int) -> Path:
+        """The samples file of a set of the hub, taken once and kept beside the logs."""
+        from stakes.data.hub import scan, write
+        from stakes.vision.sight import sight
+
+        name, _, place = source.partition(":")
+        folder = self.folder / "data" / f"{name}-{count}"
+        if not (folder / "samples.jsonl").exists():
+            parquet = Path(place) if place else None
+            write(scan(name, sight(family_of(self.model)), per_tier=count, parquet=parquet), folder)
+        return folder / "samples.jsonl"
 
     def answers(
         self, source: str, asked: Sequence[Asked], lanes: Lanes, setting: Setting | None = None

@@ -26,15 +26,15 @@ def load(
     max_new_tokens: int | None = None,
     **endpoint: Any,
 ) -> Any:
-    """A model that answers, from a hub name, a local folder or the http(s) address of an OpenAI-compatible server.
+    """A model that answers: "embedded" (shipped inside), a hub name, a local folder, or an OpenAI-compatible address.
+
+    "ocr", or "ocr:qwen3-vl" for another family's tokens, only reads: legibility, not a VLM's error (``models.ocr``).
 
     ``device``: "cuda" where there is one, else "cpu". ``dtype``: a torch dtype or its name; bfloat16 on a GPU, float32
     on a CPU. ``max_new_tokens``: answer length; by default the checkpoint's own where it names one, else 16.
     ``endpoint``: options of ``EndpointVLM``, for an address only: family, model, api_key, concurrency, timeout_s, tries
     and more. Returns a ``LocalVLM`` or an ``EndpointVLM``.
     """
-    if name_or_path in ("embedded", "embedded-llava"):
-        raise BadInput(f"the weights of {name_or_path!r} are not shipped yet; give a hub name or a local folder")
     if str(name_or_path).startswith(("http://", "https://")):
         from stakes.models.endpoint import EndpointVLM
 
@@ -44,6 +44,15 @@ def load(
         return EndpointVLM(name_or_path, max_new_tokens=length, **endpoint)
     if endpoint:
         raise BadInput(f"{', '.join(endpoint)} is for an http(s) address, and {name_or_path!r} is none; leave it out")
-    from stakes.models.loading import load_local
+    if name_or_path == "ocr" or str(name_or_path).startswith("ocr:"):
+        from stakes.models.ocr import load_ocr
 
+        if device is not None or dtype is not None or max_new_tokens is not None:
+            raise BadInput(f"{name_or_path!r} reads on the CPU; device, dtype and answer length are not for it")
+        return load_ocr(name_or_path)
+    from stakes.models.loading import load_local
+    from stakes.models.reader import SHIPPED, shipped_folder
+
+    if name_or_path in SHIPPED:
+        name_or_path = str(shipped_folder(name_or_path))
     return load_local(name_or_path, device, dtype, max_new_tokens)

@@ -34,14 +34,41 @@ class Room(DynamicLayer):  # type: ignore[no-untyped-call]
             self.keys, self.values = key_states, value_states  # a prefill is often all: no buffer before the next
             return key_states, value_states
         start, count = self.get_seq_length(), key_states.shape[-2]
-        if self._buffers is None or start + count > self._buffers[0].shape[-2]:
-            self._hold(*self.held(), max(count, ROOM))
+        self.reserve(count)
         assert self._buffers is not None
         keys, values = self._buffers
         keys[:, :, start : start + count] = key_states
         values[:, :, start : start + count] = value_states
         self.keys, self.values = keys[:, :, : start + count], values[:, :, : start + count]
         return self.keys, self.values
+
+    def reserve(self, columns: int) -> None:
+        """Make sure that as many more fit without a new buffer."""
+        if self._buffers is None or self.get_seq_length() + columns > self._buffers[0].shape[-2]:
+            self._hold(*self.held(), max(columns, ROOM))
+
+    def part(self, rows: slice, gap: int) -> Room:
+        """Some rows as a layer of their own, ``gap`` empty columns further on; what it adds is written here."""
+        assert self._buffers is not None
+        made = Room()  # type: ignore[no-untyped-call]
+        made._buffers = (self._buffers[0][rows], self._buffers[1][rows])
+        made.lazy_initialization(*made._buffers)
+        made.show(self.get_seq_length() + gap)
+        return made
+
+    def show(self, length: int) -> None:
+        """Hold the first ``length`` columns of the buffer."""
+        assert self._buffers is not None
+        self.keys, self.values = (buffer[:, :, :length] for buffer in self._buffers)
+
+    def keep(self, rows: Tensor) -> None:
+        """Let the other rows go."""
+        length = self.get_seq_length()
+        if self._buffers is None:
+            self.keys, self.values = (x[rows] for x in self.held())
+        else:
+            self._buffers = (self._buffers[0][rows], self._buffers[1][rows])
+            self.show(length)
 
     def held(self) -> tuple[Tensor, Tensor]:
         """Keys and values so far, [B, H, T, h]."""
@@ -51,9 +78,10 @@ class Room(DynamicLayer):  # type: ignore[no-untyped-call]
 
     def _hold(self, keys: Tensor, values: Tensor, room: int) -> None:
         batch, heads, length, _ = keys.shape
-        found = tuple(x.new_zeros(batch, heads, length + room, x.shape[-1]) for x in (keys, values))
+        found = tuple(x.new_empty(batch, heads, length + room, x.shape[-1]) for x in (keys, values))
         for buffer, x in zip(found, (keys, values), strict=True):
             buffer[:, :, :length] = x
+            buffer[:, :, length:] = 0  # a masked column counts for nothing unless it holds a NaN
         self._buffers = (found[0], found[1])
         self.keys, self.values = found[0][:, :, :length], found[1][:, :, :length]
 
@@ -64,6 +92,25 @@ class RoomyCache(Cache):
     def __init__(self, rooms: list[Room]):
         super().__init__(layers=list(rooms))
         self.rooms = rooms
+
+    def reserve(self, columns: int) -> None:
+        """Make sure that as many more fit, so that parts write into the buffers that are here."""
+        for room in self.rooms:
+            room.reserve(columns)
+
+    def part(self, rows: slice, gap: int) -> RoomyCache:
+        """Some rows of every layer; see ``Room.part``."""
+        return RoomyCache([room.part(rows, gap) for room in self.rooms])
+
+    def grow(self, columns: int) -> None:
+        """Count columns that parts have written."""
+        for room in self.rooms:
+            room.show(room.get_seq_length() + columns)
+
+    def keep(self, rows: Tensor) -> None:
+        """Let the other rows go."""
+        for room in self.rooms:
+            room.keep(rows)
 
     def contents(self) -> list[tuple[Tensor, Tensor]]:
         """By layer, keys and values [B, H, T, h]."""

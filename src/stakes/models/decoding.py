@@ -3,6 +3,9 @@
 The loop is our own rather than ``generate`` because positions must go on after the unpruned sequence, caches of
 in-model selectors differ in length by layer, and prefill and decode are timed apart. With all tokens kept it returns
 what stock ``generate(do_sample=False)`` returns, including the checkpoint's own repetition penalty where it has one.
+
+Prompts are read a few at a time, those of like length together, and answers written all at once: a step costs little
+more for 32 rows than for 8. When half of the rows have ended, they leave. A row knows nothing of the others.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stakes.models.cache import new_cache
+from stakes.models.cache import RoomyCache, new_cache
 from stakes.models.clock import Clock
 from stakes.models.folding import folding
+from stakes.models.last_column import last_column
 from stakes.vision.deletion import Batch
+from stakes.vision.deletion_layers import causal_mask
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,14 @@ def greedy(
     deepstack: bool = True,
     keep_logits: bool = False,
     past: tuple[Any, Tensor] | None = None,
+    size: int = 8,
 ) -> Decoded:
     """Decode every request of the batch to its end token or ``max_new_tokens``.
 
     ``prompt_ids``: by request [T] ids of the *unpruned* prompt, which the repetition penalty reads. ``deepstack``:
-    whether the language model adds the batch's deepstack features itself. ``past``: the cache of what stands in front
-    of the batch, and its mask [B, T].
+    whether the language model adds the batch's deepstack features itself; False: somebody's hooks do, and count on
+    every row and column. ``past``: the cache of what stands in front of the batch, and its mask [B, T]. ``size``: rows
+    that are read at once on top of a past.
     """
     ends = _end_ids(model)
     penalty = float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
@@ -55,33 +62,70 @@ def greedy(
     mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), max_new_tokens)), 1)
     length = mask.shape[1] - max_new_tokens
     tokens: list[list[int]] = [[] for _ in prompt_ids]
-    done = [False] * len(tokens)
+    rows = list(range(len(tokens)))  # which request each row of the cache answers
+    ended = [False] * len(tokens)
+    next_positions = batch.next_positions
+    leaves = deepstack and not keep_logits and isinstance(cache, RoomyCache)
     logits_by_step: list[Tensor] = []
     with plain_layers(language_model):
         with clock("prefill"):
-            hidden = forward(model, batch, mask[:, :length], cache, deepstack=deepstack)
+            if past is not None and isinstance(cache, RoomyCache):
+                hidden = _by_lots(model, batch, mask[:, :length], cache, size)
+            else:
+                with last_column(
+                    language_model, wanted=deepstack and len(batch.deepstack) < len(language_model.layers)
+                ):
+                    hidden = forward(model, batch, mask[:, :length], cache, deepstack=deepstack)
             picked, chosen, logits = _pick(model, hidden, seen, penalty)
         with folding(language_model) as folded:
             whole = mask[:, None, None].bool() if folded else mask
             for step in range(max_new_tokens):
                 if keep_logits:
                     logits_by_step.append(logits)
-                for row, token in enumerate(picked):
-                    if not done[row]:
-                        done[row] = token in ends
-                        if not done[row]:
+                for row, token in zip(rows, picked, strict=True):
+                    if not ended[row]:
+                        ended[row] = token in ends
+                        if not ended[row]:
                             tokens[row].append(token)
-                if all(done) or step + 1 == max_new_tokens:
+                if all(ended) or step + 1 == max_new_tokens:
                     break
                 if penalty != 1.0:
                     seen = [torch.unique(torch.cat((ids, new[None]))) for ids, new in zip(seen, chosen, strict=True)]
                 with clock("decode"):
-                    where = (batch.next_positions + step)[None, :, None].expand(len(batch.positions), -1, 1)
+                    alive = [at for at, row in enumerate(rows) if not ended[row]]
+                    if leaves and 2 * len(alive) <= len(rows):
+                        stay = torch.tensor(alive, device=chosen.device)
+                        cache.keep(stay)
+                        whole, next_positions, chosen = whole[stay], next_positions[stay], chosen[stay]
+                        rows, seen = [rows[at] for at in alive], [seen[at] for at in alive] if seen else []
+                    where = (next_positions + step)[None, :, None].expand(len(batch.positions), -1, 1)
                     hidden = _call(
                         language_model, embed(chosen[:, None]), whole[..., : length + step + 1], where, cache
                     )
                     picked, chosen, logits = _pick(model, hidden, seen, penalty)
-    return Decoded(tokens, [not end for end in done], logits_by_step)
+    return Decoded(tokens, [not end for end in ended], logits_by_step)
+
+
+def _by_lots(model: Any, batch: Batch, mask: Tensor, cache: RoomyCache, size: int) -> Tensor:
+    """[B, 1, D] hidden states of the last column, read ``size`` rows at once, each lot without the padding it shares.
+
+    Lots write into one cache: their columns begin after a gap, which stays empty and masked.
+    """
+    language_model = model.model.language_model
+    columns = batch.mask.shape[1]
+    cache.reserve(columns)
+    found = []
+    with last_column(language_model), folding(language_model) as folded:
+        for start in range(0, len(batch.mask), size):
+            rows = slice(start, start + size)
+            gap = columns - int(batch.mask[rows].sum(1).max())
+            seen: Any = mask[rows]
+            if folded:
+                seen = causal_mask(seen.bool(), columns - gap, "sdpa", batch.embeds.dtype)
+            embeds, positions = batch.embeds[rows, gap:], batch.positions[:, rows, gap:]
+            found.append(_call(language_model, embeds, seen, positions, cache.part(rows, gap))[:, -1:])
+    cache.grow(columns)
+    return torch.cat(found)
 
 
 def forward(model: Any, batch: Batch, mask: Tensor, cache: Any, *, deepstack: bool = True) -> Tensor:

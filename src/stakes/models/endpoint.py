@@ -15,8 +15,9 @@ import io
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Literal
 
@@ -92,11 +93,22 @@ class EndpointVLM:
         self.model = model or self._only_model()
 
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
-        """One answer for each request, in order; the first that fails stops the rest, and those on their way end."""
+        """One answer for each request, in order; if any fails, all of them."""
+        answers: dict[int, Answer] = {}
+        try:
+            answers.update(self.answer_each(requests))
+        except StakesError as error:
+            raise _told_with(error, len(answers), len(requests)) from error
+        return [answers[i] for i in range(len(requests))]
+
+    def answer_each(self, requests: Sequence[Request]) -> Iterator[tuple[int, Answer]]:
+        """Each answer with its request's place, as they come: one does not depend on what else is asked.
+
+        The first that fails stops the rest; those on their way are waited for and handed out, then it is raised.
+        """
         for request in requests:
             self._refuse(request.mechanism)
-        answers: dict[int, Answer] = {}
-        failures: list[Exception] = []
+        came: SimpleQueue[tuple[int, Answer] | Exception | None] = SimpleQueue()  # None: a thread has ended
         turns, turn, stop = iter(range(len(requests))), threading.Lock(), threading.Event()
         sent: dict[tuple[int, int | None], Sent] = {}
 
@@ -109,26 +121,34 @@ class EndpointVLM:
                             return
                         image, new = self._sent(requests[i], sent)
                     with self._slots:
-                        answers[i] = self._answer(requests[i], image, new, stop)
+                        came.put((i, self._answer(requests[i], image, new, stop)))
             except Stopped:
                 pass
             except Exception as error:
-                failures.append(error)
                 stop.set()
+                came.put(error)
+            finally:
+                came.put(None)
 
         # Daemons, so that Ctrl-C does not wait for a server that is silent.
         count = min(self._concurrency, len(requests))
         threads = [threading.Thread(target=work, daemon=True, name=f"stakes-endpoint-{n}") for n in range(count)]
+        failure: Exception | None = None
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join()
+            while count:
+                match came.get():
+                    case None:
+                        count -= 1
+                    case Exception() as error:
+                        failure = failure or error
+                    case pair:
+                        yield pair
         finally:
             stop.set()
-        if failures:
-            raise _told_with(failures[0], len(answers), len(requests))
-        return [answers[i] for i in range(len(requests))]
+        if failure is not None:
+            raise failure
 
     def identity(self) -> dict[str, str]:
         """Whatever could change an answer and can be known from here; the address is no part, so a server may move."""
@@ -229,10 +249,8 @@ class EndpointVLM:
         return names[0]
 
 
-def _told_with(error: Exception, came: int, asked: int) -> Exception:
-    """The failure with how many answers had come: they are not handed out, so that no batch is kept in part."""
-    if not isinstance(error, StakesError) or asked == 1:
+def _told_with(error: StakesError, came: int, asked: int) -> StakesError:
+    """The failure with how many answers had come, which ``answer`` cannot hand out."""
+    if asked == 1:
         return error
-    told = type(error)(f"{error} ({came} of the {asked} answers asked for together had come; a batch is kept whole)")
-    told.__cause__ = error
-    return told
+    return type(error)(f"{error} ({came} of the {asked} answers asked for together had come)")

@@ -1,10 +1,12 @@
-"""How does a decoding step read its cache once, where several heads share their keys?
+"""How is a cache read once, where several heads share their keys?
 
 Under a mask, transformers' sdpa copies every key once for each query head that reads it (3 times in a decoder with 6
-heads on 2, 7 times in Qwen2.5-VL-7B), at every token and in every layer: a third of a step's time on a CPU. A step has
-one query a head, so the heads that share a key can stand in the query's length instead, and nothing is copied:
+heads on 2, 7 times in Qwen2.5-VL-7B), at every token and in every layer: a third of a step's time on a CPU. Queries do
+not see each other, so the heads that share a key can stand in the query's length instead, and nothing is copied:
 
-    [B, heads, 1, h]  ->  [B, key heads, heads / key heads, h]
+    [B, heads, n, h]  ->  [B, key heads, heads / key heads * n, h]      (the mask's rows are repeated, which is little)
+
+Used where queries are few: a decoding step (n = 1), and a question on top of its page.
 """
 
 from __future__ import annotations
@@ -22,23 +24,25 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 def attend(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **more: Any
 ) -> tuple[Tensor, None]:
-    """[B, heads, 1, h] queries on [B, key heads, T, h] -> [B, 1, heads, h]; ``attention_mask``: [B, 1, 1, T] bool."""
+    """[B, heads, n, h] queries on [B, key heads, T, h] -> [B, n, heads, h]; ``attention_mask``: [B, 1, n, T] bool."""
     size, heads, length, width = query.shape
-    if length != 1 or attention_mask is None:
+    if attention_mask is None:
         out: Tensor = sdpa_attention_forward(module, query, key, value, attention_mask, **more)[0]
         return out, None
     folded = query.reshape(size, key.shape[1], -1, width)
+    if length > 1:
+        attention_mask = attention_mask.repeat(1, 1, heads // key.shape[1], 1)
     out = torch.nn.functional.scaled_dot_product_attention(
         folded, key, value, attn_mask=attention_mask, scale=more.get("scaling")
     )
-    return out.reshape(size, 1, heads, -1), None
+    return out.reshape(size, heads, length, -1).transpose(1, 2).contiguous(), None
 
 
 @contextmanager
 def folding(language_model: Any) -> Iterator[bool]:
     """Let one language model attend so for the length of the block; says whether it does (only instead of sdpa).
 
-    Inside, masks are passed whole ([B, 1, 1, T]): transformers builds none for an attention that it does not know.
+    Inside, masks are passed whole ([B, 1, n, T]): transformers builds none for an attention that it does not know.
     """
     config = language_model.config
     if config._attn_implementation != "sdpa":

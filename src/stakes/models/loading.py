@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +42,8 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
         raise BadInput(f"{name!r} is a {config.model_type}, whose tokens stakes cannot delete; it knows {known}")
     module, attribute, family = ARCHITECTURES[config.model_type]
     try:
-        model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=kind)
+        with _no_bar():
+            model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=kind)
         model = model.to(target).eval()
         processor = load_processor(name, config.image_token_id)
     except (OSError, ValueError) as error:
@@ -50,6 +53,21 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
     cls = getattr(import_module(module), attribute)
     made: LocalVLM = cls(model=model, processor=processor, family=family, max_new_tokens=max_new_tokens)
     return made
+
+
+@contextmanager
+def _no_bar() -> Iterator[None]:
+    """Loading without transformers' progress bar, which would stand among a command's own lines."""
+    import transformers
+
+    bars: Any = transformers.utils.logging  # its functions have no annotations
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def _why(error: Exception) -> str:

@@ -48,15 +48,19 @@ class Job:
 
 @dataclass
 class LocalVLM:
-    """A transformers model, its processor, and the images that it has seen."""
+    """A transformers model, its processor, and the images that it has seen.
+
+    ``batch_size``: prompts read at once. ``decode_size``: answers written at once, where they share what was read.
+    """
 
     model: Any
     processor: Processor
     family: str
     max_new_tokens: int = MAX_NEW_TOKENS
     batch_size: int = 8
+    decode_size: int = 32
     cache: EncodedCache = field(default_factory=EncodedCache)
-    _one_at_a_time: Any = field(default_factory=threading.Lock, repr=False)
+    _one_at_a_time: Any = field(default_factory=threading.RLock, repr=False)
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
         """A PIL image -> its merged features; ``exact``: at its own size, which is a fitted one."""
@@ -168,7 +172,7 @@ class LocalVLM:
         return embedded
 
     def _batch(self, jobs: Sequence[Job], groups: list[list[int]]) -> Iterator[tuple[int, Answer]]:
-        """Answers by place: what each group shares is read once, then its questions, ``batch_size`` at once."""
+        """Answers by place: what each group shares is read once, then its questions."""
         owners = {i: at for at, group in enumerate(groups) for i in group}
         members = sorted(owners, key=lambda i: len(rest(jobs[i].prompt).embeds))  # little padding between questions
         clock = Clock(self.device)
@@ -178,8 +182,9 @@ class LocalVLM:
             with out_of_memory(f"reading {len(prompts)} images", lambda: prompt_that_fits(self, pack(prompts))):
                 past = read(self.model, prompts, [owners[i] for i in members], clock)
         shared = {stage: ms / len(members) for stage, ms in clock.spent.items()}
-        for start in range(0, len(members), self.batch_size):
-            rows = slice(start, start + self.batch_size)
+        size = self.batch_size if past is None else max(self.batch_size, self.decode_size)
+        for start in range(0, len(members), size):
+            rows = slice(start, start + size)
             decoded, layer_tokens, spent = self._decode([jobs[i] for i in members[rows]], past and past[rows])
             spent = {stage: spent.get(stage, 0.0) + shared.get(stage, 0.0) for stage in STAGES}
             for at, i in enumerate(members[rows]):
@@ -206,6 +211,7 @@ class LocalVLM:
                 clock=clock,
                 deepstack=inside is None,
                 past=before,
+                size=self.batch_size,
             )
         if drops is None:
             averages = [float(job.prompt.tokens) for job in jobs]

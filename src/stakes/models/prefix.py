@@ -25,6 +25,7 @@ from torch.nn.functional import pad
 from stakes.models.cache import Room, RoomyCache, empty
 from stakes.models.clock import Clock
 from stakes.models.decoding import forward, plain_layers
+from stakes.models.last_column import last_column
 from stakes.vision.deletion import Prompt, Selection, pack
 from stakes.vision.selectors.base import Selector
 
@@ -67,7 +68,8 @@ def read(model: Any, prompts: Sequence[Prompt], owners: Sequence[int], clock: Cl
         for length in by_length:
             batch = pack([prefix for prefix in prefixes if len(prefix.embeds) == length])
             cache = empty(len(language_model.layers))
-            forward(model, batch, batch.mask, cache)
+            with last_column(language_model, wanted=len(batch.deepstack) < len(language_model.layers)):
+                forward(model, batch, batch.mask, cache)
             parts.append([tuple(pad(x, (0, 0, by_length[-1] - length, 0)) for x in both) for both in cache.contents()])
         layers = [tuple(torch.cat(same) for same in zip(*layer, strict=True)) for layer in zip(*parts, strict=True)]
     device = prefixes[0].embeds.device

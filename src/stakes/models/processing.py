@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from stakes.errors import BadInput
 from stakes.models.base import SUFFIX
+from stakes.models.patches import Patches, learn
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class Processor:
     tokenizer: Any
     template: str
     image_token_id: int
+
+    @cached_property
+    def patches(self) -> Patches | None:
+        """What the image processor does to pixels, where that is a table."""
+        return learn(self.images)
 
     def ids(self, question: str, tokens: int) -> Tensor:
         """[T] ids of the prompt with ``tokens`` image placeholders; a system prompt only if the template has one."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from stakes.models.images import Encoded
 from stakes.models.local import LocalVLM
+from stakes.models.vision_fast import by_size, faster, takes_one_frame, windows
 from stakes.vision.selectors.attention import received, rotate
 
 
@@ -26,18 +27,31 @@ class QwenVL(LocalVLM):
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
         """Merged features, reading order; Qwen3-VL's deepstack features with them."""
+        visual = self.model.model.visual
+        with self._one_at_a_time:  # who leaves ``faster`` would change another's pass in its middle
+            pixels, shape = self._pixels(image, exact, takes_one_frame(visual))
+            grid = torch.tensor([shape], device=self.device)
+            with self._listening(attention) as heard, faster(visual):
+                out = self.model.model.get_image_features(
+                    pixels.to(self.device), grid, return_dict=True, **by_size(visual, [shape])
+                )
+        levels = getattr(out, "deepstack_features", None) or ()
+        deepstack = tuple(level if isinstance(level, Tensor) else torch.cat(tuple(level)) for level in levels)
+        looks, keys = self._attention(heard, shape) if attention else (None, None)
+        return Encoded(torch.cat(tuple(out.pooler_output)), shape, deepstack, looks, keys)
+
+    def _pixels(self, image: Any, exact: bool, one_frame: bool) -> tuple[Tensor, tuple[int, int, int]]:
+        """[P, C] patches of an image, in one frame where that is enough, and (t, h, w) of them."""
+        patches = self.processor.patches
+        found = patches.of(image, exact=exact) if patches is not None and one_frame else None
+        if patches is not None and found is not None:
+            return found, patches.grid(image)
         side = self._patch * self._merge
         # The processor's own resizing is the identity on a fitted size; the bounds make sure that it does nothing else.
         size = {"size": {"shortest_edge": side * side, "longest_edge": image.width * image.height}} if exact else {}
         inputs = self.processor.images(images=[image], return_tensors="pt", **size)
-        grid = inputs["image_grid_thw"].to(self.device)
-        with self._listening(attention) as heard:
-            out = self.model.model.get_image_features(inputs["pixel_values"].to(self.device), grid, return_dict=True)
-        shape = tuple(int(n) for n in inputs["image_grid_thw"][0])
-        levels = getattr(out, "deepstack_features", None) or ()
-        deepstack = tuple(level if isinstance(level, Tensor) else torch.cat(tuple(level)) for level in levels)
-        looks, keys = self._attention(heard, shape) if attention else (None, None)
-        return Encoded(torch.cat(tuple(out.pooler_output)), (shape[0], shape[1], shape[2]), deepstack, looks, keys)
+        frames, rows, columns = inputs["image_grid_thw"][0].tolist()
+        return inputs["pixel_values"], (frames, rows, columns)
 
     def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
         """[3, T] M-RoPE: text counts on, an image spans (t, h, w) from where the text stopped."""
@@ -91,15 +105,7 @@ class QwenVL(LocalVLM):
     def _reading_order(self, grid: tuple[int, ...]) -> Tensor:
         """[N] where each merged token of the page stands in encoder order.
 
-        Qwen2.5-VL's encoder works in window order from its first block to its merger: windows left to right, top to
-        bottom, and so inside each window. Read in that order, a score belongs to some other part of the page.
+        Qwen2.5-VL's encoder works window by window from its first block to its merger. Read in that order, a score
+        belongs to some other part of the page.
         """
-        config = self.model.config.vision_config
-        rows, columns = grid[1] // self._merge, grid[2] // self._merge
-        order = torch.arange(rows * columns)
-        if getattr(config, "fullatt_block_indexes", None) is None:
-            return order
-        side = config.window_size // self._merge // config.patch_size
-        page = order.view(rows, columns)
-        windows = [part.reshape(-1) for band in torch.split(page, side, 0) for part in torch.split(band, side, 1)]
-        return torch.argsort(torch.cat(windows))
+        return torch.argsort(torch.cat(windows(self.model.model.visual, [grid])))

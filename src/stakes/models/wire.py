@@ -1,9 +1,9 @@
 """How is a JSON request put to a server that may be busy, broken or silent? With bounded retries and a named failure.
 
-Retried, after doubling pauses or as long as ``Retry-After`` asks: 408, 409, 425, 429, any 5xx but 501, timeouts, broken
-connections, and replies that the reader of them calls ``Unusable``. Every other status is refused at once, since asking
-again cannot help. A ``Retry-After`` holds back all threads, not only the one that was told; one that is longer than
-``longest_pause_s`` ends the tries, because asking sooner would not honour it.
+Retried, after pauses that double up to ``longest_pause_s``, or as long as ``Retry-After`` asks: 408, 409, 425, 429, any
+5xx but 501, timeouts, broken connections, and replies that the reader of them calls ``Unusable``. Every other status is
+refused at once, since asking again cannot help. A ``Retry-After`` holds back all threads, not only the one that was
+told; one that is longer than ``longest_pause_s`` ends the tries, because asking sooner would not honour it.
 
     wire = Wire("http://127.0.0.1:8000/v1")
     wire.ask("GET", wire.at("models"), None, lambda reply: [one["id"] for one in reply["data"]])
@@ -82,7 +82,7 @@ class Wire:
         content = None if body is None else json.dumps(body).encode()
         failure = ""
         for attempt in range(self._tries):
-            self._wait(stop, self._pause * 2 ** (attempt - 1) if attempt else 0.0)
+            self._wait(stop, self._between(attempt))
             started = time.perf_counter()
             try:
                 status, after, text = self._once(method, url, content)
@@ -110,6 +110,9 @@ class Wire:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    def _between(self, attempt: int) -> float:
+        return min(self._pause * 2.0 ** min(attempt - 1, 30), self._longest_pause) if attempt else 0.0
 
     def _wait(self, stop: threading.Event, pause: float) -> None:
         ready = time.monotonic() + pause

@@ -141,7 +141,7 @@ def _ask(canvas: Canvas, plot: Plot, data: Data, dice: Dice) -> None:
     several = len(data.series) > 1
     marks = [(s, c) for s in range(len(data.series)) for c in range(len(data.names))]
     dice.shuffle(marks)
-    wanted = dice.randint(2, 4)
+    wanted = 2 if several else dice.randint(2, 4)
     for s, c in marks[:wanted]:
         what = f"{data.series[s]} in {data.names[c]}" if several else data.names[c]
         plot.ask_mark(canvas, s, c, about("mark", "high", MARK_LOUD, MARK_PLAIN, dice, what=what))
@@ -175,7 +175,7 @@ def paint(dice: Dice, density: float) -> Canvas:
     base = dice.uniform(14, 21) / density
     colours = dice.pick(PALETTES, "layout")
     ink: Colour = dice.choice(((0, 0, 0), (40, 40, 40), (30, 40, 70)))
-    kind = dice.choice(("column", "column", "bar", "bar", "grouped", "line", "pie"))
+    kind = dice.weighted(("column", "bar", "pie", "grouped", "line"), (0.3, 0.3, 0.2, 0.1, 0.1))
     data = _data(dice, kind)
     large, small = face(bold, round(base * dice.uniform(1.1, 1.5))), face(text, round(base * dice.uniform(0.75, 1.0)))
     margin = dice.randint(24, 50)

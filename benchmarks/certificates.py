@@ -1,0 +1,204 @@
+"""Do certificates keep their word? False ships, broken ceilings and bounds over thousands of imagined calibrations.
+
+    python benchmarks/certificates.py [--calibrations 2000] [--bca 500] [--only no-harm]
+
+Every calibration imagines new questions from known true curves (``stakes.budgets.simulate``), chooses on half of the
+documents with the default estimator and certifies on the other half. A false ship is a tiered choice that ships though
+its true CWE is no lower than uniform's. Beside the test in use, "ours", stand two that are often used in its place on
+the same halves: Student's t over documents and a one-sided BCa interval over documents.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stakes.budgets.bounded_mean import chance_of_none
+from stakes.budgets.by_document import ByDocument
+from stakes.budgets.certificate import certify, lost_cost, saved_by_document
+from stakes.budgets.certificate_ceiling import hold_ceilings
+from stakes.budgets.curve import Curve, cwe_at
+from stakes.budgets.estimators import DEFAULT
+from stakes.budgets.estimators.choose import Terms, choose
+from stakes.budgets.scenarios import flat, published, rare_and_dear, with_dips
+from stakes.budgets.simulate import simulate
+
+MEAN = 304
+LEVEL = 0.05
+PAGES: dict[str, dict[str, float]] = {
+    "one question a page": {},
+    "two a page, alike": {"per_document": 2, "likeness": 0.3},
+    "four a page, very alike": {"per_document": 4, "likeness": 0.7},
+}
+
+
+class World(NamedTuple):
+    """True curves, what a mistake costs, and how many questions of each tier are labelled."""
+
+    name: str
+    truth: Mapping[str, Curve]
+    ratio: float
+    size: int
+
+
+def worlds() -> Iterator[World]:
+    """Where nothing is to be gained, and where much is."""
+    for size in (300, 75):
+        yield World("published, r = 10", published(), 10, size)
+        yield World("flat curves: nothing to gain", flat(), 5, size)
+        yield World("rare dear losses, r = 20", rare_and_dear(), 20, size)
+        yield World("published, r = 2: uniform is best", published(), 2, size)
+        yield World("published, r = 5", published(), 5, size)
+
+
+def t_test(saved: NDArray[np.float64]) -> float:
+    """One-sided p of "the mean over documents is at most zero" by Student's t."""
+    from scipy.stats import ttest_1samp
+
+    return 1.0 if np.ptp(saved) == 0 else float(ttest_1samp(saved, 0.0, alternative="greater").pvalue)
+
+
+def bca(saved: NDArray[np.float64], rng: np.random.Generator) -> bool:
+    """Whether the one-sided BCa lower bound of the mean is above zero."""
+    from scipy.stats import bootstrap
+
+    if np.ptp(saved) == 0:
+        return bool(saved[0] > 0)
+    found: Any = bootstrap(
+        (saved,), np.mean, n_resamples=1000, confidence_level=1 - LEVEL, alternative="greater", method="BCa", rng=rng
+    )
+    return bool(found.confidence_interval.low > 0)
+
+
+def no_harm(world: World, pages: str, calibrations: int, with_bca: int) -> str:
+    """One line: how often each test ships, and how often falsely."""
+    rng = np.random.default_rng([world.size, round(10 * world.ratio), len(world.name)])
+    costs = {"high": world.ratio, "low": 1.0}
+    ships = {"ours": [0, 0], "t": [0, 0], "BCa": [0, 0]}
+    even = dict.fromkeys(world.truth, MEAN)
+    for turn in range(calibrations):
+        measured = simulate(world.truth, dict.fromkeys(world.truth, world.size), rng, **PAGES[pages])
+        first, second = measured.halves()
+        counts = measured.counts
+        budgets = choose(first, Terms(costs, counts, MEAN * sum(counts.values())), DEFAULT).budgets
+        harmful = cwe_at(world.truth, even, costs, counts) - cwe_at(world.truth, budgets, costs, counts) <= 1e-12
+        saved, weight = saved_by_document(second, costs, budgets, MEAN)
+        verdicts = {
+            "ours": chance_of_none(saved, -lost_cost(weight, costs)) < LEVEL,
+            "t": t_test(saved) < LEVEL,
+        }
+        if turn < with_bca:
+            verdicts["BCa"] = bca(saved, rng)
+        for name, ships_now in verdicts.items():
+            ships[name][0] += int(ships_now)
+            ships[name][1] += int(ships_now and harmful)
+    cells = []
+    for name, (shipped, falsely) in ships.items():
+        of = with_bca if name == "BCa" else calibrations
+        if of:
+            cells.append(f"{shipped / of:7.3f} {falsely / of:7.4f}{_mark(falsely, of)}")
+    return f"{world.name:36} {pages:24} {world.size:4}  " + "   ".join(cells)
+
+
+def ceiling(truth: Mapping[str, Curve], name: str, limit: float, size: int, pages: str, calibrations: int) -> str:
+    """One line: how often a ceiling is broken, and how far above the oracle the choice lies."""
+    rng = np.random.default_rng([size, round(1e4 * limit), len(pages)])
+    errors, budgets = np.array(truth["high"].errors), truth["high"].budgets
+    fine = np.flatnonzero(errors <= limit)
+    # The oracle knows the curve but walks down from the largest budget too: what lies under a rise is out of its reach.
+    oracle = len(budgets) - 1
+    while oracle - 1 in fine:
+        oracle -= 1
+    oracle = oracle if len(budgets) - 1 in fine else len(budgets)
+    broken, above, none = 0, [], 0
+    for _ in range(calibrations):
+        measured = simulate(truth, dict.fromkeys(truth, size), rng, **PAGES[pages])
+        found = hold_ceilings(measured, {"high": limit}, 1 - LEVEL)["high"]
+        if found.budget is None:
+            none += 1
+            above.append(len(budgets) - oracle)
+            continue
+        at = budgets.index(found.budget)
+        broken += bool((errors[at:] > limit).any())
+        above.append(at - oracle)
+    cells = f"{broken / calibrations:7.4f}{_mark(broken, calibrations)} {np.median(above):5.0f}"
+    return f"{name:36} {pages:24} {size:4} {limit:7.4f}  {cells} {none / calibrations:8.3f}"
+
+
+def bounds(size: int, pages: str, calibrations: int) -> str:
+    """One line: how often the whole certificate is wrong, through the one call that calibration makes."""
+    rng = np.random.default_rng([size, len(pages)])
+    truth, costs = published(), {"high": 5.0, "low": 1.0}
+    misses = false = 0
+    for _ in range(calibrations):
+        measured: ByDocument = simulate(truth, dict.fromkeys(truth, size), rng, **PAGES[pages])
+        found = certify(measured, costs, MEAN)
+        misses += any(truth[tier].error(b.budget) > b.upper for tier, b in found.upper_errors.items())
+        even = cwe_at(truth, dict.fromkeys(truth, MEAN), costs, measured.counts)
+        false += found.shipped == "tiered" and cwe_at(truth, found.budgets, costs, measured.counts) >= even
+    return (
+        f"{'published, r = 5':36} {pages:24} {size:4}  {misses / calibrations:7.4f}{_mark(misses, calibrations)} "
+        f"{false / calibrations:7.4f}{_mark(false, calibrations)}"
+    )
+
+
+def _mark(bad: int, of: int) -> str:
+    """A star where a rate is above the level by more than two Monte Carlo standard errors."""
+    return "*" if bad / of > LEVEL + 2 * np.sqrt(LEVEL * (1 - LEVEL) / of) else " "
+
+
+def main() -> None:
+    """Print the three tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calibrations", type=int, default=2000)
+    parser.add_argument("--bca", type=int, default=0, help="of these, how many with BCa beside, which is slow")
+    parser.add_argument("--pages", type=int, default=3, help="how many of the three kinds of documents")
+    parser.add_argument("--only", choices=("no-harm", "ceilings", "bounds"), help="one of the three tables")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    tables = [given.only] if given.only else ["no-harm", "ceilings", "bounds"]
+    print(f"{given.calibrations} calibrations a line; * above {LEVEL} by more than two standard errors")
+    kinds = list(PAGES)[: given.pages]
+    if "no-harm" in tables:
+        print_no_harm(kinds, given.calibrations, given.bca)
+    if "ceilings" in tables:
+        print_ceilings(kinds, given.calibrations)
+    if "bounds" in tables:
+        print_bounds(kinds, given.calibrations // 10)
+    print(f"\n{time.perf_counter() - began:.0f} s")
+
+
+def print_no_harm(kinds: list[str], calibrations: int, with_bca: int) -> None:
+    """The first table."""
+    title = f"{'no harm':36} {'documents':24} {'size':>4}"
+    print(f"\n{title}  ours: ships, falsely  t: ships, falsely  BCa: ships, falsely")
+    for world in worlds():
+        for pages in kinds:
+            print(no_harm(world, pages, calibrations, min(with_bca, calibrations)), flush=True)
+
+
+def print_ceilings(kinds: list[str], calibrations: int) -> None:
+    """The second: at a ceiling between two budgets, just under one, and on a curve that rises again."""
+    print(f"\n{'ceiling':36} {'documents':24} {'size':>4} {'ceiling':>7}   broken  steps above oracle, none")
+    for size in (75, 300):
+        for pages in kinds:
+            for limit in (0.2, published()["high"].error(448) - 1e-4):
+                print(ceiling(published(), "published", limit, size, pages, calibrations), flush=True)
+            print(ceiling(with_dips(), "non-monotone", 0.21, size, pages, calibrations), flush=True)
+
+
+def print_bounds(kinds: list[str], calibrations: int) -> None:
+    """The third: the one call that a calibration makes, whole."""
+    print(
+        f"\n{f'whole certificate, {calibrations} a line':36} {'documents':24} {'size':>4}   bounds missed, false ships"
+    )
+    for size in (75, 300):
+        for pages in kinds:
+            print(bounds(size, pages, calibrations), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""What would the curves be if tiers could learn from each other? Partial pooling, as much as the data ask for.
+
+With x = log tokens, the error of tier t is
+
+    e_t(x) = a + s x + g(x)  +  a_t + s_t x + h_t(x)  +  w_t(x)
+
+what all tiers share, what is the tier's own, and what is peculiar to one tier at one budget: straight lines, smooth
+deviations (Gaussian processes) and a rough one. How large each part is, is not assumed: every combination of a small
+grid is fitted in closed form and weighted by its marginal likelihood (empirical Bayes, averaged rather than maximised).
+Tiers whose slopes are the same come to share one curve up to an offset; tiers that differ keep their own; a dip that
+the data insist on stays. Nothing forces a curve to fall.
+
+The noise is that of the measurement: errors at different budgets come from the same questions and rise and fall
+together; by how much is read off the documents (``pairing``). It is worked out at the rates of a first fit without the
+rough part, that is, as if the curve were smooth: a dip that such noise cannot explain is then taken for real.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stakes.budgets.by_document import ByDocument
+from stakes.budgets.curve import Curve
+
+Array = NDArray[np.float64]
+
+# Standard deviations, in units of error rate.
+SHARED = (0.1, 0.3)  # g
+OWN = (0.0, 0.02, 0.05, 0.12, 0.3)  # s_t (per unit of standardised x) and h_t
+ROUGH = (0.01, 0.03, 0.06)  # w_t
+LENGTHS = (0.4, 0.8)  # over which g and h_t change, in units of standardised x
+WIDE = 3.0  # a, s and a_t: any level, any common slope
+
+
+def pooled(curves: Mapping[str, Curve], measured: ByDocument | None = None) -> dict[str, Curve]:
+    """The tiers' curves, each drawn towards the others' shape as far as the data allow."""
+    tiers = list(curves)
+    owner = np.repeat(np.arange(len(tiers)), [len(curves[tier].budgets) for tier in tiers])
+    x = np.concatenate([np.log(curves[tier].budgets) for tier in tiers])
+    n = np.concatenate([np.array(curves[tier].counts, dtype=float) for tier in tiers])
+    rate = np.concatenate([np.array(curves[tier].errors) for tier in tiers])
+    share = 0.0 if measured is None else pairing(measured)
+    fitted = rate
+    for rough in ((0.0,), ROUGH):
+        level = np.clip(fitted, 1 / (n + 2), 1 - 1 / (n + 2))  # a measured 0 is not without noise
+        priors = _priors(tuple(map(float, x)), tuple(map(int, owner)), rough)
+        fitted = rate.mean() + _average(priors, rate - rate.mean(), _noise(level, n, owner, share))
+    # Rounded, so that what is flat stays flat, and budgets that make no difference tie.
+    fitted = fitted.clip(0, 1).round(9)
+    return {
+        tier: Curve(curves[tier].budgets, [float(e) for e in fitted[owner == t]], curves[tier].counts)
+        for t, tier in enumerate(tiers)
+    }
+
+
+@lru_cache(maxsize=16)
+def _priors(x: tuple[float, ...], owner: tuple[int, ...], roughness: tuple[float, ...]) -> Array:
+    """Prior covariances of the errors, settings × points × points."""
+    place = np.array(x)
+    place = (place - place.mean()) / (place.std() or 1.0)
+    same = np.equal.outer(owner, owner).astype(float)
+    slope = np.outer(place, place)
+    lines = WIDE**2 * (1 + slope + same)
+    gaps = np.subtract.outer(place, place) ** 2
+    found = []
+    for length, shared, own, rough in product(LENGTHS, SHARED, OWN, roughness):
+        smooth = np.exp(-gaps / (2 * length**2))
+        found.append(lines + shared**2 * smooth + own**2 * same * (smooth + slope) + rough**2 * np.eye(len(place)))
+    return np.array(found)
+
+
+def _average(priors: Array, rate: Array, noise: Array) -> Array:
+    """Posterior mean at the measured budgets, averaged over the settings by marginal likelihood."""
+    total = priors + noise
+    solved = np.linalg.solve(total, np.broadcast_to(rate[:, None], (*total.shape[:2], 1)))[..., 0]
+    logs = -0.5 * (solved @ rate + np.linalg.slogdet(total)[1])
+    weight = np.exp(logs - logs.max())
+    means = (priors @ solved[..., None])[..., 0]
+    return np.asarray(weight @ means / weight.sum())
+
+
+def _noise(rate: Array, n: Array, owner: NDArray[np.int64], share: float) -> Array:
+    """Covariance of the measured errors: binomial on the diagonal, ``share`` of a perfect pairing beside it.
+
+    Where every question has one needed budget, the wrong at the larger error include those at the smaller, so that
+    ``cov = min(e, e') (1 - max(e, e'))``.
+    """
+    cover = share * np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate)) * np.equal.outer(owner, owner)
+    np.fill_diagonal(cover, rate * (1 - rate))
+    return np.asarray(cover / np.sqrt(np.outer(n, n)))
+
+
+def pairing(measured: ByDocument) -> float:
+    """How far the same questions fail at different budgets: 0 as if by chance, 1 as if each had one needed budget."""
+    seen, most = 0.0, 0.0
+    for tier, wrong in measured.wrong.items():
+        asked = measured.asked[tier]
+        rate = wrong.sum(axis=0) / np.maximum(1, asked.sum(axis=0))
+        off = wrong - asked * rate
+        found = off.T @ off
+        perfect = np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate)) * asked.sum(axis=0).min()
+        pairs = ~np.eye(len(rate), dtype=bool)
+        seen, most = seen + float(found[pairs].sum()), most + float(perfect[pairs].sum())
+    return float(np.clip(seen / most, 0.0, 0.98)) if most > 0 else 0.0

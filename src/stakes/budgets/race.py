@@ -1,0 +1,291 @@
+"""Which (question, budget) pairs need not be asked? Race the allocations, and drop what has lost.
+
+Documents are asked in turn, dealt into units that are alike in what they ask; of a document with many questions first
+one of each tier (``race_rows``), since another page tells more than the same page again. A candidate is one budget for
+each tier within the total. For candidate A and unit i of new documents, with B the leader *before* unit i,
+
+    x_i = sum_t w_t (A's error rate in tier t of unit i - B's),     w_t = n_t c_t / sum(n c)
+    capital_A = mean over bets l of prod_i (1 + l x_i)
+
+If A is the best candidate, no leader is better, so every bet loses on average and the capital exceeds 1/delta with a
+chance of at most delta, ever (Ville): looking after every unit is allowed, and since only the best must not be dropped,
+no correction for the number of candidates is needed. Budgets that only dropped candidates have are not asked again, and
+a tier in which all that are left agree is not asked at all.
+
+Under a cap on passes, a third of them asks all budgets and the rest the better half of them, by the fitted curves.
+That order is where smoothness and monotony come in, and it is no evidence: what is set aside so is reported as not
+ruled out.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stakes.budgets.by_document import ByDocument
+from stakes.budgets.curve import Curve
+from stakes.budgets.estimators import CURVES, DEFAULT
+from stakes.budgets.estimators.choose import Terms
+from stakes.budgets.race_rows import Ask, Cells, levelled
+from stakes.errors import BadInput, InfeasibleBudget
+
+BETS = 0.9 * 0.5 ** np.arange(7)
+MOST = 50_000  # candidates: five tiers of eight budgets
+FIRST = 3  # under a cap: one in so many passes asks all budgets, the others the better half of them
+LOOKS = 24  # batches that all units make, where nothing caps the passes
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Raced:
+    """What was decided, on how many answers."""
+
+    budgets: Mapping[str, int]
+    measured: ByDocument
+    fitted: Mapping[str, Curve]
+    passes: int
+    of: int
+    """Passes that every question at every budget would have taken."""
+    confidence: float
+    candidates: int
+    ruled_out: int
+    """Candidates that are not the best, with this confidence for all of them together."""
+    set_aside: int
+    """Candidates that were not asked to the end for want of passes, though nothing ruled them out."""
+    left: tuple[tuple[int, ...], ...]
+    """Budgets, in the order of the tiers, of every candidate that is not ruled out."""
+    estimator: str
+
+    def record(self) -> dict[str, object]:
+        """Everything but the answers, as JSON."""
+        names = ("budgets", "passes", "of", "confidence", "candidates", "ruled_out", "set_aside", "estimator")
+        return {**{name: getattr(self, name) for name in names}, "left": [list(budgets) for budgets in self.left]}
+
+
+def race(
+    sizes: ByDocument,
+    terms: Terms,
+    ask: Ask,
+    *,
+    estimator: str = DEFAULT,
+    confidence: float = 0.95,
+    passes: int | None = None,
+    owners: Sequence[str] | None = None,
+) -> Raced:
+    """Choose budgets with few answers.
+
+    ``sizes.asked``: questions by row and tier; its ``wrong`` is not read. A row is a document, or a slice of the one
+    that ``owners`` names.
+    """
+    if not 0.5 <= confidence < 1:
+        raise BadInput(f"a confidence lies between 0.5 and 1, not at {confidence}; 0.95 is usual")
+    name = estimator if estimator in CURVES else DEFAULT
+    run = _Race(sizes, terms, ask, name, -math.log(1 - confidence), owners or sizes.documents)
+    least = run.cost(run.units[0], run.cells(run.alive))
+    if passes is not None and passes < FIRST * least:
+        raise BadInput(f"a race of this grid needs at least {FIRST * least} passes, not {passes}")
+    for finalists in run.laps(passes):
+        run.finalists = finalists
+    best = run.best(run.finalists)
+    return Raced(
+        budgets=run.budgets(best),
+        measured=run.measured(),
+        fitted=run.fitted(),
+        passes=run.passes,
+        of=len(sizes.budgets) * int(sum(run.size.values(), np.zeros(len(sizes))).sum()),
+        confidence=confidence,
+        candidates=len(run.alive),
+        ruled_out=int((~run.alive).sum()),
+        set_aside=int((run.alive & ~run.finalists).sum()),
+        left=tuple(tuple(run.budgets(int(i)).values()) for i in np.flatnonzero(run.alive)),
+        estimator=name,
+    )
+
+
+class _Race:
+    def __init__(
+        self, sizes: ByDocument, terms: Terms, ask: Ask, estimator: str, bar: float, owners: Sequence[str]
+    ) -> None:
+        self.sizes, self.terms, self.ask, self.estimator, self.bar = sizes, terms, ask, estimator, bar
+        self.tiers, self.grid = list(terms.costs), sizes.budgets
+        self.size = {tier: sizes.asked[tier].max(axis=1, initial=0) for tier in self.tiers}
+        self.table = _candidates(self.tiers, self.grid, terms)
+        self.alive = np.ones(len(self.table), dtype=bool)
+        self.finalists = self.alive
+        self.capital = np.zeros((len(self.table), len(BETS)))  # logarithms
+        shape = len(sizes), len(self.grid)
+        self.wrong = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
+        self.asked = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
+        self.units, self.new = self._deal(owners)
+        whole = sum(terms.counts[tier] * terms.costs[tier] for tier in self.tiers)
+        self.weight = {tier: terms.counts[tier] * terms.costs[tier] / whole for tier in self.tiers}
+        self.next = self.passes = 0
+        # Before any answer the leader is the most even candidate, and of those the one with the largest budgets.
+        self.leader = int(np.lexsort((-self.table.sum(axis=1), np.ptp(self.table, axis=1)))[0])
+
+    def _deal(self, owners: Sequence[str]) -> tuple[list[list[int]], int]:
+        """Rows in units alike in what they ask, new documents before second slices; and how many units are new."""
+        if not all(size.any() for size in self.size.values()):
+            raise BadInput("every tier needs a question in at least one document; label some")
+        seen: dict[str, int] = {}
+        turns: dict[int, list[int]] = {}
+        for row, owner in enumerate(owners):
+            turns.setdefault(seen.get(owner, 0), []).append(row)
+            seen[owner] = seen.get(owner, 0) + 1
+        units: list[list[int]] = []
+        new = 0
+        for turn, rows in sorted(turns.items()):
+            held = [int((size[rows] > 0).sum()) for size in self.size.values()]
+            parts = self.sizes.take(rows).parts(min(number for number in held if number))
+            units += [[rows[i] for i in part] for part in parts]
+            new = new if turn else len(units)
+        return units, new
+
+    def cells(self, among: Bools) -> Cells:
+        """Budgets by tier in which these candidates differ; one more pass of the rest could change nothing."""
+        found = {tier: sorted(set(self.table[among, k].tolist())) for k, tier in enumerate(self.tiers)}
+        return {tier: columns for tier, columns in found.items() if len(columns) > 1 or not self.asked[tier].any()}
+
+    def cost(self, rows: Sequence[int], cells: Cells) -> int:
+        """Passes that a unit takes."""
+        return sum(len(columns) * int(self.size[tier][list(rows)].sum()) for tier, columns in cells.items())
+
+    def laps(self, passes: int | None) -> Iterator[Bools]:
+        """Ask until the units, the passes or the candidates run out; the candidates asked last."""
+        rounds = 1 if passes is None else 2
+        among = self.alive
+        for lap in range(rounds):
+            if lap:
+                among = self.narrow(among, max(2, len(self.grid) // 2))
+            until = None if passes is None else passes if lap else passes // FIRST
+            while self.next < len(self.units):
+                among = among & self.alive
+                cells = self.cells(among)
+                if not cells:
+                    break
+                batch = self.batch(cells, until)
+                if not batch:
+                    break
+                self.look(batch, cells, among)
+            yield among & self.alive
+
+    def batch(self, cells: Cells, until: int | None) -> list[list[int]]:
+        """The next units to ask at once: a share of all, as far as the passes go."""
+        units = self.units[self.next : self.next + max(1, len(self.units) // LOOKS)]
+        if until is not None:
+            costs = np.cumsum([self.cost(rows, cells) for rows in units])
+            units = units[: int((costs <= until - self.passes).sum())]
+        self.next += len(units)
+        return units
+
+    def look(self, batch: Sequence[list[int]], cells: Cells, among: Bools) -> None:
+        """Ask some units and bet against every candidate whose answers are known, unit by unit."""
+        rows = [row for unit in batch for row in unit]
+        found = self.ask(rows, cells)
+        for tier, columns in cells.items():
+            place = np.ix_(rows, columns)
+            self.wrong[tier][place] = found[tier]
+            self.asked[tier][place] = self.size[tier][rows, None]
+        self.passes += self.cost(rows, cells)
+        wrong = {tier: table.sum(axis=0) for tier, table in self._before(rows, self.wrong).items()}
+        asked = {tier: table.sum(axis=0) for tier, table in self._before(rows, self.asked).items()}
+        for number, unit in enumerate(batch, start=self.next - len(batch)):
+            self.leader = self.lead(wrong, asked, among)
+            if number < self.new:  # a page that was seen before is no new evidence
+                self.bet(unit, cells)
+            for tier in cells:
+                wrong[tier] = wrong[tier] + self.wrong[tier][unit].sum(axis=0)
+                asked[tier] = asked[tier] + self.asked[tier][unit].sum(axis=0)
+        top = self.capital.max(axis=1)
+        capital = top + np.log(np.exp(self.capital - top[:, None]).mean(axis=1))
+        left = self.alive & (capital < self.bar)
+        if left.any():
+            self.alive = left
+
+    def _before(self, rows: Sequence[int], tables: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
+        rest = np.ones(len(self.sizes), dtype=bool)
+        rest[list(rows)] = False
+        return {tier: table[rest] for tier, table in tables.items()}
+
+    def lead(self, wrong: Mapping[str, NDArray[np.int64]], asked: Mapping[str, NDArray[np.int64]], among: Bools) -> int:
+        """The best candidate so far, by plain rates; before the first answer the most even one."""
+        if not any(table.any() for table in asked.values()):
+            return self.leader
+        rates = {tier: (wrong[tier] + 0.5) / (asked[tier] + 1) for tier in self.tiers}
+        return int(np.where(among & self.alive, self.cwe(rates), np.inf).argmin())
+
+    def bet(self, unit: list[int], cells: Cells) -> None:
+        """One unit's answers, against everybody who could be the best; a unit without some tier tells about no CWE."""
+        if not all(self.size[tier][unit].any() for tier in self.tiers):
+            return
+        cost, known = np.zeros(len(self.table)), np.ones(len(self.table), dtype=bool)
+        for k, tier in enumerate(self.tiers):
+            column, mine = self.table[:, k], int(self.table[self.leader, k])
+            if tier not in cells:
+                known &= column == mine
+                continue
+            lost = self.weight[tier] * self.wrong[tier][unit].sum(axis=0) / self.size[tier][unit].sum()
+            known &= np.isin(column, cells[tier])
+            cost += lost[column] - lost[mine]
+        x = np.where(known, cost, 0.0)
+        self.capital += np.log1p(np.outer(x, BETS))
+
+    def cwe(self, rates: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Cost-weighted error of every candidate at these error rates."""
+        return np.asarray(sum(self.weight[tier] * rates[tier][self.table[:, k]] for k, tier in enumerate(self.tiers)))
+
+    def measured(self) -> ByDocument:
+        """What was asked so far."""
+        return ByDocument(self.sizes.documents, self.grid, self.wrong, self.asked)
+
+    def fitted(self) -> dict[str, Curve]:
+        """What the estimator makes of it."""
+        seen = self.measured()
+        return CURVES[self.estimator](levelled(seen), seen)
+
+    def merits(self) -> NDArray[np.float64]:
+        """CWE of every candidate on the fitted curves."""
+        return self.cwe({tier: np.array(curve.errors) for tier, curve in self.fitted().items()})
+
+    def narrow(self, among: Bools, number: int) -> Bools:
+        """Candidates made of the best ``number`` budgets of each tier, by the best candidate that has them."""
+        among = among & self.alive
+        merit = np.where(among, self.merits(), np.inf)
+        keep = among.copy()
+        for k in range(len(self.tiers)):
+            columns = np.unique(self.table[among, k])
+            order = np.argsort([merit[self.table[:, k] == column].min() for column in columns], kind="stable")
+            keep &= np.isin(self.table[:, k], columns[order[:number]])
+        keep[int(merit.argmin())] = True
+        return keep
+
+    def best(self, among: Bools) -> int:
+        """The candidate of least CWE on the fitted curves; of equal ones, the one with fewest tokens."""
+        merit = self.merits().round(12)
+        tokens = sum(self.terms.counts[t] * np.array(self.grid)[self.table[:, k]] for k, t in enumerate(self.tiers))
+        rows = np.flatnonzero(among if among.any() else self.alive)
+        return int(rows[np.lexsort((np.asarray(tokens)[rows], merit[rows]))[0]])
+
+    def budgets(self, candidate: int) -> dict[str, int]:
+        """A candidate's budgets by tier."""
+        return {tier: self.grid[self.table[candidate, k]] for k, tier in enumerate(self.tiers)}
+
+
+def _candidates(tiers: Sequence[str], grid: Sequence[int], terms: Terms) -> NDArray[np.int64]:
+    """Every choice of one budget a tier within the total, as columns of the grid: candidates × tiers."""
+    floors = {tier: max(terms.floor or 1, (terms.floors or {}).get(tier, 1)) for tier in tiers}
+    allowed = [[j for j, budget in enumerate(grid) if budget >= floors[tier]] for tier in tiers]
+    if math.prod(map(len, allowed)) > MOST:
+        raise BadInput(f"{len(tiers)} tiers of {len(grid)} budgets are too many to race; give a coarser grid")
+    fits = [
+        places
+        for places in product(*allowed)
+        if sum(terms.counts[tier] * grid[j] for tier, j in zip(tiers, places, strict=True)) <= terms.total
+    ]
+    if not fits:
+        raise InfeasibleBudget(f"no choice of budgets of the grid fits in {terms.total} tokens; give more")
+    return np.array(fits, dtype=np.int64)

@@ -1,0 +1,95 @@
+"""``stakes plan --samples``: how many questions must be labelled before a certificate can be expected?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from stakes.commands.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from stakes.budgets.curve import Curve
+    from stakes.budgets.samples_needed import SamplesNeeded, SizeRow
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The certainty that is wanted, and what the documents are like."""
+
+    confidence: float | None
+    power: float
+    ceilings: Mapping[str, float] | None
+    per_document: float
+    likeness: float
+    repeats: int
+    estimator: str | None
+
+
+def plan_samples(
+    curves: "Mapping[str, Curve]",
+    source: str,
+    costs: Mapping[str, float],
+    mean_budget: int,
+    shares: Mapping[str, float] | None,
+    wish: Wish,
+    as_json: bool,
+) -> None:
+    """Imagine calibrations of rising size until the certificate is had as often as wanted; one line each on stderr."""
+    from stakes.budgets.certificate import CONFIDENCE
+    from stakes.budgets.estimators import DEFAULT
+    from stakes.budgets.samples_needed import samples_needed
+
+    needed = samples_needed(
+        curves,
+        costs,
+        mean_budget,
+        confidence=CONFIDENCE if wish.confidence is None else wish.confidence,
+        power=wish.power,
+        ceilings=wish.ceilings,
+        shares=shares,
+        per_document=wish.per_document,
+        likeness=wish.likeness,
+        estimator=wish.estimator or DEFAULT,
+        repeats=wish.repeats,
+        tell=_tell,
+    )
+    if as_json:
+        print_json({"source": source, **needed.record()})
+    else:
+        print_needed(needed, source)
+
+
+def _tell(row: "SizeRow") -> None:
+    typer.echo(f"{_counts(row.samples)}: certified to help in {row.ships:.0%}", err=True)
+
+
+def print_needed(needed: "SamplesNeeded", source: str) -> None:
+    """The table, and the answer in a sentence."""
+    typer.echo(f"If the truth were the {source}:\n")
+    ceilings = list(needed.rows[0].kept)
+    tiers = list(needed.rows[0].samples)
+    columns = [*tiers, "documents", "certified to help"]
+    columns += [f"{tier} ceiling kept" for tier in ceilings] + [f"{tier} tokens" for tier in ceilings]
+    columns += [f"{tier} bound above error" for tier in tiers]
+    rows = [
+        (
+            *row.samples.values(),
+            row.documents,
+            f"{row.ships:.0%}",
+            *(f"{share:.0%}" for share in row.kept.values()),
+            *(f"{tokens:.0f}" if tokens is not None else "" for tokens in row.tokens.values()),
+            *(f"{width:.3f}" for width in row.width.values()),
+        )
+        for row in needed.rows
+    ]
+    print_table(f"Of {needed.repeats} imagined calibrations, at {needed.confidence:.4g} confidence", columns, rows)
+    if needed.needed is None:
+        typer.echo(f"{needed.why_not[0].upper()}{needed.why_not[1:]}.")
+        return
+    what = "the ceilings are certified" if ceilings else "tiered budgets are certified to help"
+    typer.echo(f"Label {_counts(needed.needed)} questions: {what} in at least {needed.power:.0%} of the calibrations.")
+
+
+def _counts(samples: Mapping[str, int]) -> str:
+    return " + ".join(f"{n} {tier}" for tier, n in samples.items())

@@ -1,0 +1,191 @@
+"""``stakes serve``: an OpenAI-compatible door that fits every image to the budget of its question's tier."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stakes.commands.output import AsJson, print_json
+from stakes.errors import BadInput
+
+if TYPE_CHECKING:
+    from stakes.budgets.policy import Policy
+
+EMBEDDED = "embedded"
+
+
+def serve(
+    policy: Annotated[Path | None, typer.Option(help="The policy file that calibrate wrote.")] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Without a policy: what a tier gets, as high=576; one for each tier, chosen and not measured."
+        ),
+    ] = None,
+    mean_budget: Annotated[
+        int | None, typer.Option(help="With --budget: the mean that traffic is held to. Default: the largest of them.")
+    ] = None,
+    family: Annotated[str, typer.Option(help="With --budget: the upstream model's family.")] = "qwen2.5-vl",
+    upstream: Annotated[
+        str, typer.Option(help="An OpenAI-compatible address such as http://127.0.0.1:8000/v1, embedded, or a folder.")
+    ] = EMBEDDED,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Where to listen; 0 for any free port.")] = 8080,
+    mode: Annotated[str, typer.Option(help="enforce, or observe: decide and report, change nothing.")] = "enforce",
+    fail: Annotated[
+        str, typer.Option(help="closed refuses a request that cannot be fitted, open passes it on as it came.")
+    ] = "closed",
+    signal: Annotated[
+        Path | None, typer.Option(help="A learned signal's file, in place of the policy's signal; reloaded as well.")
+    ] = None,
+    actuator: Annotated[
+        str, typer.Option(help="How budgets reach the upstream: pixels, vllm, lmdeploy, detail or gemini.")
+    ] = "pixels",
+    encoding: Annotated[str, typer.Option(help="Fitted images are sent as png (exact) or jpeg (smaller).")] = "png",
+    remote: Annotated[
+        str, typer.Option(help="Image addresses of other hosts: pass them on uncompressed, or refuse them.")
+    ] = "pass",
+    remote_host: Annotated[
+        list[str] | None, typer.Option(help="A host whose images may be fetched, such as *.example.com; repeatable.")
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="Keys that clients need, one a line. Default: the client's key is passed on.")
+    ] = None,
+    upstream_key_file: Annotated[Path | None, typer.Option(help="The key that the upstream is asked with.")] = None,
+    no_bypass: Annotated[bool, typer.Option("--no-bypass", help="Refuse x-stakes-bypass.")] = False,
+    log_questions: Annotated[bool, typer.Option("--log-questions", help="Write questions into the log.")] = False,
+    keep_images: Annotated[
+        int, typer.Option(help="Requests whose images and question the live page at / shows, in memory only.")
+    ] = 0,
+    telemetry: Annotated[
+        str | None, typer.Option(help="OpenTelemetry to console, to an http(s) address of OTLP, or global.")
+    ] = None,
+    probe: Annotated[bool, typer.Option(help="Ask the upstream at the start whether its tokens follow.")] = True,
+    probe_model: Annotated[
+        str | None, typer.Option(help="The model that the probe asks. Default: the first that the upstream lists.")
+    ] = None,
+    max_body_mb: Annotated[int, typer.Option(help="Largest request.")] = 64,
+    max_images: Annotated[int, typer.Option(help="Most images in a request.")] = 50,
+    max_megapixels: Annotated[float, typer.Option(help="Largest image.")] = 89.0,
+    workers: Annotated[int, typer.Option(help="Threads that fit images.")] = 2,
+    connect_timeout: Annotated[float, typer.Option(help="Seconds for the upstream to take a connection.")] = 5.0,
+    read_timeout: Annotated[float, typer.Option(help="Seconds between two pieces of an answer.")] = 300.0,
+    total_timeout: Annotated[float, typer.Option(help="Seconds for a whole answer.")] = 1800.0,
+    drain: Annotated[float, typer.Option(help="Seconds that streams may go on after a stop was asked for.")] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a gateway: clients change only their base URL, and every image costs what its question is worth.
+
+    Example: stakes serve --policy policy.json --upstream http://127.0.0.1:8000/v1
+    """
+    try:
+        from stakes.gateway import app as gateway
+        from stakes.gateway import door, logs, reload, running, settings
+    except ImportError as error:
+        raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
+    from stakes.signals import LearnedSignal
+
+    def source() -> "Policy":
+        rules = _policy(policy, budget, mean_budget, family)
+        return reload.with_signal(rules, LearnedSignal.load(signal) if signal else None)
+
+    source()  # a bad policy is told before a model is loaded
+    with _upstream(upstream) as address:
+        chosen: dict[str, Any] = {
+            "mode": mode, "fail": fail, "actuator": actuator, "encoding": encoding, "remote": remote,
+        }  # fmt: skip
+        made = settings.Settings(
+            upstream=address,
+            **chosen,
+            remote_hosts=tuple(remote_host or ()),
+            client_keys=keys_of(key_file) if key_file else (),
+            upstream_key=keys_of(upstream_key_file)[0] if upstream_key_file else None,
+            allow_bypass=not no_bypass,
+            log_questions=log_questions,
+            keep_images=keep_images,
+            telemetry=telemetry,
+            probe=probe,
+            probe_model=probe_model,
+            limits=settings.Limits(
+                body_bytes=max_body_mb << 20, images=max_images, pixels=int(max_megapixels * 1e6), workers=workers
+            ),
+            timeouts=settings.Timeouts(connect_s=connect_timeout, read_s=read_timeout, total_s=total_timeout),
+        )
+        made.check_host(host)
+        files = tuple(path for path in (policy, signal) if path is not None)
+        served = reload.Served.start(source, files, lambda rules: gateway.check_policy(rules, made))
+
+        def ready(here: str) -> None:
+            logs.write_to_stderr()
+            about = {"address": f"{here}/v1", "upstream": address, "mode": mode, **_about(served.rules.policy)}
+            if as_json:
+                print_json(about)
+            else:
+                budgets = ", ".join(f"{tier} {tokens}" for tier, tokens in served.rules.policy.budgets.items())
+                typer.echo(f"{here}/v1 → {address} ({mode}; budgets {budgets}; {about['origin']})")
+
+        app = gateway.create_app(made, served)
+        running.serve(app, host, port, ready, **door.server_options(made.limits, drain))
+
+
+def _policy(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
+    """The file's policy, or one of budgets that a person chose: nothing is made up."""
+    from stakes.budgets.policy import Policy
+    from stakes.tiers import PAPER_TIERS
+
+    if (path is None) == (not budgets):
+        raise BadInput("give --policy FILE, or budgets of your own such as --budget high=576 --budget low=64")
+    if path is not None:
+        if mean is not None:
+            raise BadInput("the mean budget comes from the policy; --mean-budget is for --budget")
+        return Policy.load(path)
+    chosen: dict[str, int] = {}
+    for word in budgets or ():
+        name, equals, tokens = word.partition("=")
+        if not equals or not tokens.strip().isdigit() or int(tokens) < 1 or name.strip() in chosen:
+            raise BadInput(f"{word!r} is no budget of its own; write each tier once, as high=576")
+        chosen[name.strip()] = int(tokens)
+    costs = {tier.name: tier.cost for tier in PAPER_TIERS}
+    # Costs only say which tier is dearer here: the paper's for its own tiers, else what a person gives more tokens.
+    plans = {
+        name: {"cost": costs[name] if set(chosen) <= set(costs) else float(tokens), "budget": tokens}
+        for name, tokens in chosen.items()
+    }
+    record = {
+        "schema": 1, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
+        "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
+    }  # fmt: skip
+    return Policy.from_record(record, "--budget")
+
+
+def _about(rules: "Policy") -> dict[str, Any]:
+    origin = "chosen, not calibrated" if rules.fingerprint == "uncalibrated" else f"policy {rules.fingerprint:.12}"
+    return {"family": rules.family, "budgets": rules.budgets, "mean_budget": rules.mean_budget, "origin": origin}
+
+
+@contextmanager
+def _upstream(word: str) -> Iterator[str]:
+    """The address to forward to; a model on this machine is served beside the gateway for as long as it runs."""
+    from stakes.gateway import running
+
+    if word.startswith(("http://", "https://")):
+        yield word
+        return
+    from stakes.gateway.served import app_of
+    from stakes.models import load
+
+    with running.running(app_of(load(word), Path(word).name)) as address:
+        yield f"{address}/v1"
+
+
+def keys_of(path: Path) -> tuple[str, ...]:
+    """Keys from a file, one a line, so that none stands in a list of processes."""
+    try:
+        keys = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    except (OSError, ValueError):
+        raise BadInput(f"no keys can be read from {path}") from None
+    if not keys:
+        raise BadInput(f"{path} holds no key; write one a line")
+    return keys

@@ -1,0 +1,135 @@
+"""Do two tiers respond to tokens differently? Two tests that keep a page's questions together.
+
+* regression: ``logit P(right) = a_t + s_t log2(budget)``; the tiers' slopes differ by ``s_1 - s_2``, with a standard
+  error that lets answers on one document depend on each other in any way (sandwich estimator, t with documents - 1
+  degrees of freedom);
+* permutation: if the slopes are equal, the difference of the two error curves is constant over budgets. Its variance
+  over budgets is compared with what comes out when the tier labels are shuffled among the questions of each document,
+  whole rows at a time. No shape is assumed; documents with questions of one tier only say nothing here.
+
+``statistics.slope_difference`` is the second without documents, as questions drawn one by one would allow.
+
+    found = slope_test({"high": right_high, "low": right_low}, {"high": pages_high, "low": pages_low}, [32, 304, 576])
+    found.slopes, found.difference, found.p, found.permutation_p
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stakes.errors import BadInput
+
+Array = NDArray[np.float64]
+STEPS = 100
+
+
+@dataclass(frozen=True)
+class SlopeTest:
+    """``slopes``: how far the log-odds of a right answer rise when tokens double, by tier."""
+
+    slopes: Mapping[str, float]
+    difference: float
+    """Of the first tier's slope from the second's: above 0, the first gains more from tokens."""
+    low: float
+    high: float
+    level: float
+    p: float
+    permutation_p: float
+    documents: int
+    shared: int
+    """Documents with questions of both tiers, on which the permutation rests."""
+
+
+def slope_test(
+    correct: Mapping[str, ArrayLike],
+    documents: Mapping[str, Sequence[Hashable]],
+    budgets: Sequence[int],
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> SlopeTest:
+    """Compare two tiers; ``correct[tier]`` is samples × budgets, ``documents[tier]`` names each sample's page."""
+    if len(correct) != 2:
+        raise BadInput(f"the slopes of two tiers are compared, not of {len(correct)}; choose two")
+    tables = {tier: np.asarray(table, dtype=float) for tier, table in correct.items()}
+    for tier, table in tables.items():
+        if table.ndim != 2 or table.shape[1] != len(budgets) or len(documents.get(tier, ())) != len(table):
+            raise BadInput(
+                f"tier {tier!r} needs samples × {len(budgets)} budgets and a document for each sample, not a table of "
+                f"{table.shape} with {len(documents.get(tier, ()))} documents"
+            )
+        if np.ptp(table) == 0:
+            raise BadInput(f"every answer of tier {tier!r} is {'right' if table.any() else 'wrong'}; it has no slope")
+    if len(budgets) < 2 or len(set(budgets)) != len(budgets) or min(budgets) < 1:
+        raise BadInput(f"a slope needs two different budgets of at least one token, not {list(budgets)}")
+    first, second = tables
+    rows = np.concatenate([tables[first], tables[second]])
+    is_first = np.repeat([True, False], [len(tables[first]), len(tables[second])])
+    names = [str(name) for tier in (first, second) for name in documents[tier]]
+    unit = np.unique(names, return_inverse=True)[1]
+    if unit.max() < 1:
+        raise BadInput("all samples are on one document; an interval over documents needs at least two")
+    slopes, difference, error = _regression(rows, is_first, unit, np.log2(np.asarray(budgets, dtype=float)))
+    from scipy.stats import t
+
+    freedom = int(unit.max())
+    reach = float(t.ppf(0.5 + level / 2, freedom)) * error
+    shared = [u for u in range(freedom + 1) if 0 < is_first[unit == u].sum() < (unit == u).sum()]
+    return SlopeTest(
+        slopes=dict(zip((first, second), slopes, strict=True)),
+        difference=difference,
+        low=difference - reach,
+        high=difference + reach,
+        level=level,
+        p=float(2 * t.sf(abs(difference) / error, freedom)),
+        permutation_p=_permutation(rows, is_first, unit, resamples, seed),
+        documents=freedom + 1,
+        shared=len(shared),
+    )
+
+
+def _regression(
+    rows: Array, is_first: NDArray[np.bool_], unit: NDArray[np.intp], doublings: Array
+) -> tuple[tuple[float, float], float, float]:
+    """((slope, slope), difference, its standard error): Newton's steps, then the sandwich over documents."""
+    middle = doublings - doublings.mean()
+    y = rows.ravel()
+    tier, dose = np.repeat(is_first.astype(float), len(middle)), np.tile(middle, len(rows))
+    x = np.column_stack([np.ones_like(y), tier, dose, tier * dose])
+    weights = np.zeros(4)
+    for _ in range(STEPS):
+        odds = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
+        bread = np.linalg.pinv(x.T @ (x * (odds * (1 - odds))[:, None]))
+        step = bread @ (x.T @ (y - odds))
+        weights = weights + step
+        if np.abs(step).max() < 1e-10:
+            break
+    else:
+        raise BadInput("right and wrong answers are told apart by the budget alone, so no slope fits; measure more")
+    scores = x * (y - odds)[:, None]
+    clusters = np.repeat(unit, len(middle))
+    sums = np.column_stack([np.bincount(clusters, column) for column in scores.T])
+    count = len(sums)
+    spread = count / (count - 1) * bread @ (sums.T @ sums) @ bread
+    return (weights[2] + weights[3], weights[2]), float(weights[3]), float(np.sqrt(spread[3, 3]))
+
+
+def _permutation(rows: Array, is_first: NDArray[np.bool_], unit: NDArray[np.intp], resamples: int, seed: int) -> float:
+    # Centre each tier first: a constant offset between the tiers is no difference in slope.
+    centred = rows - np.where(is_first, rows[is_first].mean(), rows[~is_first].mean())[:, None]
+
+    def statistic(labels: NDArray[np.bool_]) -> float:
+        return float(np.var(centred[labels].mean(0) - centred[~labels].mean(0)))
+
+    rng, seen, more = np.random.default_rng(seed), statistic(is_first), 0
+    order = np.argsort(unit, kind="stable")
+    for _ in range(resamples):
+        # Sorting by (document, chance) shuffles within documents only.
+        shuffled = np.lexsort((rng.random(len(unit)), unit))
+        labels = np.empty_like(is_first)
+        labels[shuffled] = is_first[order]
+        more += statistic(labels) >= seen - 1e-15
+    return (more + 1) / (resamples + 1)

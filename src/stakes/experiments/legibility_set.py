@@ -1,0 +1,113 @@
+"""What does legibility say of one set of real pages? Curves, slopes, arms, frontier, split half and held-out choice.
+
+Every figure is of the questions whose answer was found at native size; how many were not stands beside it, and so does
+the error if those counted as lost, which is the nearer figure to a VLM's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from stakes.budgets.calibrate import PAPER_GRID, PAPER_MEAN
+from stakes.budgets.curve import Curve
+from stakes.budgets.curve_files import curves_from_outcomes
+from stakes.budgets.frontier import Change, change_ratios, sweep
+from stakes.budgets.held_out import HeldOut, held_out
+from stakes.budgets.split_half import HalfResult, split_half
+from stakes.evaluation.answerable import Apart
+from stakes.evaluation.asked import Asked
+from stakes.evaluation.outcomes import Outcome
+from stakes.evaluation.slopes import SlopeTest, slope_test
+from stakes.experiments.legibility_arms import RealArms, real_arms
+from stakes.experiments.study import Study
+from stakes.models.ocr import Legibility
+
+TIERS = ("high", "low")
+COSTS = {"high": 5.0, "low": 1.0}
+ARM_BUDGETS = {"high": 512, "low": 96}
+TOTAL = 2 * PAPER_MEAN
+
+
+@dataclass(frozen=True)
+class SetResult:
+    """Everything measured on one set; ``outcomes`` are the grid's, for the mixed workload."""
+
+    name: str
+    documents: int
+    counts: Mapping[str, int]
+    apart: Mapping[str, int]
+    too_small: int
+    one_place: Mapping[str, int]
+    """Questions whose answer stands at one place only."""
+    curves: Mapping[str, Curve]
+    one_place_curves: Mapping[str, Curve]
+    slopes: SlopeTest
+    arms: RealArms
+    optimum: Mapping[float, tuple[int, int]]
+    """By cost ratio, the best pair of budgets that add up to 608."""
+    changes: Sequence[Change]
+    halves: Mapping[float, HalfResult]
+    held_out: HeldOut
+    kept: Sequence[Asked]
+    outcomes: Sequence[Outcome]
+
+    def with_apart(self, tier: str, budget: int) -> float:
+        """The error if every question set apart counted as lost."""
+        n, apart = self.counts[tier], self.apart.get(tier, 0)
+        return (self.curves[tier].error(budget) * n + apart) / (n + apart)
+
+    def record(self) -> dict[str, object]:
+        """As JSON; no text of a page, question or answer."""
+        plain = ("name", "documents", "counts", "apart", "too_small", "one_place", "optimum", "changes", "held_out")
+        return {
+            **{key: _plain(getattr(self, key)) for key in plain},
+            "curves": {tier: asdict(curve) for tier, curve in self.curves.items()},
+            "if_apart_were_lost": {
+                tier: [self.with_apart(tier, budget) for budget in curve.budgets] for tier, curve in self.curves.items()
+            },
+            "one_place_curves": {tier: asdict(curve) for tier, curve in self.one_place_curves.items()},
+            "slopes": asdict(self.slopes),
+            "arms": self.arms.record(),
+            "split_half": {ratio: asdict(half) for ratio, half in self.halves.items()},
+        }
+
+
+def measure_set(
+    study: Study, model: Legibility, name: str, kept: Sequence[Asked], apart: Apart, too_small: int
+) -> SetResult:
+    """Read every page at the paper's 13 budgets and at the arms', and work everything out."""
+    grid = study.answers(name, kept, [[budget] * len(kept) for budget in PAPER_GRID])
+    outcomes = list(grid.values())
+    curves = curves_from_outcomes(outcomes)
+    alone = {one.id for one in kept if len(model.places[one.id]) == 1}
+    right = {
+        tier: [[grid[one.id, b].correct for b in PAPER_GRID] for one in kept if one.tier == tier] for tier in TIERS
+    }
+    pages = {tier: [one.document for one in kept if one.tier == tier] for tier in TIERS}
+    best = sweep(curves["high"], curves["low"], TOTAL)
+    return SetResult(
+        name=name,
+        documents=len({one.document for one in kept}),
+        counts={tier: len(right[tier]) for tier in TIERS},
+        apart=apart.by_tier,
+        too_small=too_small,
+        one_place=dict(sorted(Counter(o.tier for o in kept if o.id in alone).items())),
+        curves={tier: curves[tier] for tier in TIERS},
+        one_place_curves=curves_from_outcomes([outcome for outcome in outcomes if outcome.sample in alone]),
+        slopes=slope_test(right, pages, PAPER_GRID),
+        arms=real_arms(study, model, name, kept, ARM_BUDGETS, COSTS),
+        optimum={ratio: (found.budgets["high"], found.budgets["low"]) for ratio, found in best.items()},
+        changes=change_ratios(curves["high"], curves["low"], TOTAL),
+        halves=split_half(right, PAPER_GRID, TOTAL),
+        held_out=held_out(outcomes, COSTS, PAPER_MEAN),
+        kept=kept,
+        outcomes=outcomes,
+    )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return asdict(value) if hasattr(value, "__dataclass_fields__") else value  # type: ignore[call-overload]

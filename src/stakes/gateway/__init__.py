@@ -1,0 +1,1 @@
+"""The online door: OpenAI in, OpenAI out."""

@@ -1,0 +1,146 @@
+"""What answers on which path? The gateway's own pages, and the gate for everything else.
+
+app = create_app(Settings(upstream="http://127.0.0.1:8000/v1"), Served.start(load, (path,), check))
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from stakes.budgets.policy import Policy
+from stakes.errors import BadInput
+from stakes.gateway import actuators, live
+from stakes.gateway.auth import Doorkeeper
+from stakes.gateway.forward import Upstream
+from stakes.gateway.gate import Gate
+from stakes.gateway.health import Health
+from stakes.gateway.logs import Log
+from stakes.gateway.metrics import Metrics
+from stakes.gateway.prepare import Preparer
+from stakes.gateway.probe import Finding, probe, probe_until_known
+from stakes.gateway.recent import Recent
+from stakes.gateway.refusal import Refused, error_body
+from stakes.gateway.reload import Served
+from stakes.gateway.settings import Settings
+from stakes.gateway.state import state
+from stakes.gateway.workers import Workers
+
+if TYPE_CHECKING:
+    from stakes.gateway.telemetry import Telemetry
+
+
+def check_policy(policy: Policy, settings: Settings) -> None:
+    """Refuse a policy that this gateway could not carry out."""
+    if policy.mechanism != "resolution":
+        raise BadInput(
+            f"this policy is for {policy.mechanism}, which works inside a model; a gateway needs one calibrated with "
+            "--mechanism resolution"
+        )
+    actuators.check(settings.actuator, policy.family)
+    policy.decide("")  # a policy that reads its tiers from a judge has none here
+
+
+def create_app(settings: Settings, served: Served, telemetry: "Telemetry | None" = None) -> Starlette:
+    """The whole gateway as one ASGI app; ``telemetry`` in place of what the settings name."""
+    if telemetry is None and settings.telemetry:
+        from stakes.gateway.telemetry import Telemetry  # half a second of imports that most gateways do without
+
+        telemetry = Telemetry.of(settings.telemetry, settings.upstream)
+    metrics, log = Metrics(), Log(settings.log_questions)
+    keeper = Doorkeeper(settings.client_keys, settings.upstream_key)
+    upstream = Upstream(settings, keeper, metrics)
+    workers = Workers(settings.limits)
+    preparer = Preparer(settings, served, workers, metrics, log)
+    health, recent = Health(upstream), Recent(settings.keep_images)
+    finding = Finding(None, "not asked yet")
+
+    def show_policy() -> None:
+        metrics.policy.clear()
+        metrics.policy.labels(served.rules.policy.fingerprint, settings.mode).set(1)
+
+    def reloaded(result: str) -> None:
+        good = result in ("loaded", "same")
+        metrics.reloads.labels("good" if good else "bad").inc()
+        show_policy()
+        if good:
+            log.say("policy reloaded", policy=served.rules.policy.fingerprint, budgets=served.rules.policy.budgets)
+        else:
+            log.say("policy not reloaded; the old one is kept", logging.ERROR, reason=result)
+
+    def probed(found: Finding) -> None:
+        nonlocal finding
+        finding = found
+        metrics.probe.set({True: 1, False: 0, None: -1}[found.follows])
+        log.say(
+            found.sentence,
+            logging.INFO if found.follows else logging.ERROR if found.follows is False else logging.WARNING,
+        )
+
+    @asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        upstream.open()
+        show_policy()
+        tasks = []
+        if served.files:
+            tasks.append(asyncio.create_task(served.watch(settings.watch_s, reloaded)))
+        if settings.probe:
+            family = served.rules.policy.family
+            ask = probe_until_known(lambda: probe(settings, upstream, preparer, family), probed)
+            tasks.append(asyncio.create_task(ask))
+        try:
+            yield
+        finally:
+            health.draining = True
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await upstream.close()
+            workers.close()
+            if telemetry is not None:
+                await asyncio.to_thread(telemetry.close)
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        ready, why = await health.ready()
+        about: dict[str, Any] = {
+            "ready": ready, "why": why, "mode": settings.mode, "policy": served.rules.policy.fingerprint,
+            "tokens_follow": finding.follows, "probe": finding.sentence,
+        }  # fmt: skip
+        return JSONResponse(about, 200 if ready else 503)
+
+    async def show_metrics(request: Request) -> Response:
+        try:
+            keeper.check(request.headers.get("authorization", "").encode("latin-1"))
+        except Refused as no:
+            return Response(error_body(no.status, no.code, no.message), no.status, media_type="application/json")
+        metrics.workers.set(workers.inside)
+        page = metrics.show(served.rules.controller.state())
+        return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def standing() -> dict[str, Any]:
+        probed = {"follows": finding.follows, "sentence": finding.sentence} if settings.probe else None
+        about = {"mode": settings.mode, "actuator": settings.actuator, "fail": settings.fail, "probe": probed}
+        return {**about, **state(metrics, served.rules, recent)}
+
+    gate = Gate(settings, keeper, preparer, upstream, metrics, log, recent, telemetry)
+    app = Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", show_metrics),
+            *live.routes(keeper, recent, standing),
+            Route("/{path:path}", gate),
+        ],
+        lifespan=life,
+    )
+    app.state.metrics, app.state.workers, app.state.preparer = metrics, workers, preparer
+    return app

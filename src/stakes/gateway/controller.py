@@ -1,0 +1,199 @@
+"""How does a mean budget hold for traffic that nobody planned? Solve for the mix that is seen, cut by the allowance.
+
+    controller = Controller.from_policy(policy)
+    grant = controller.grant("high", natives=[1520])       # budgets for the images of one request
+    controller.settle(grant, spent=[570])                  # or controller.cancel(grant)
+
+Hard: the first ``n`` images take at most ``mean n + burst`` tokens, for every ``n`` and every order of arrivals, grants
+outstanding or not (``controller_allowance``); no image gets less than the floor or its native tokens.
+
+Good: budgets are the exact optimum (``controller_path``) for
+
+    mix  = shares of the tiers, forgotten over MEMORY images, begun with the calibration's as PRIOR images
+    even = mean / (tokens taken / tokens asked for)              small images and rough fits leave tokens over
+    rate = even + (left - stock) / HORIZON                       with more than the stock left: draw it down slowly
+    rate = even - (even - smallest) (stock - left) / STOCK       with less: save, down to the smallest budgets
+
+where ``left`` is the allowance and ``stock = min(burst, STOCK)``. As the rate falls, tokens go first where they bring
+least: the cheap tiers give way, the dearest keep theirs. A budget that the allowance cannot pay is cut to the
+largest measured one that it can. Chosen by simulation: ``benchmarks/controller.py``. Nothing here is random or reads
+a clock: the same calls in the same order give the same grants.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stakes.budgets.policy import Policy
+from stakes.errors import BadInput
+from stakes.gateway.controller_allowance import Allowance
+from stakes.gateway.controller_path import Path
+
+MEMORY = 2000  # images: shorter follows chance, longer spends a high phase's budgets on what came before it
+HORIZON = 4000  # images over which savings are drawn down: longer leaves them unspent, shorter forgets late highs
+STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
+PRIOR = 200  # images that the calibration's mix counts for
+WALK = 64  # steps along the path that one image pays for; the path of 4 tiers and 13 budgets has at most 48
+
+
+@dataclass(frozen=True, eq=False)
+class Grant:
+    """Budgets for the images of one request, in their order, until it is settled or cancelled."""
+
+    tier: str
+    budgets: tuple[int, ...]
+    reason: str
+
+
+class Controller:
+    """Keeps one policy's mean budget. Thread-safe; what it remembers grows with outstanding grants only."""
+
+    def __init__(self, policy: Policy, allowance: Allowance) -> None:
+        self._path = Path.of(policy)
+        self._allowance = allowance
+        self._mean = policy.mean_budget
+        self._places = {tier: place for place, tier in enumerate(self._path.tiers)}
+        counts = [1 if plan.curve is None else max(plan.curve.counts) for plan in policy.tiers.values()]
+        self._weights = [PRIOR * count / sum(counts) for count in counts]
+        self._seen = [0] * len(counts)  # since the last solution
+        self._turns = [0.5] * len(counts)  # of a mixed tier, how near the next image is to the larger budget
+        self._every = 1 + len(self._path.steps) // WALK
+        self._outstanding: dict[Grant, int] = {}  # the tokens that its tier would have given, native sizes aside
+        self._asked = self._taken = float(PRIOR * self._mean)  # the same and what was spent, over settled grants
+        self._solutions = 0
+        self._solve()
+
+    @classmethod
+    def from_policy(
+        cls, policy: Policy, burst: int | None = None, *, after: "Controller | None" = None
+    ) -> "Controller":
+        """A controller of this policy's mean budget.
+
+        ``burst``: tokens that the total may run ahead of ``mean n``; else the policy's, else 32 mean budgets.
+        ``after``: the controller that this one follows; both then draw on one total, so that a change of policy gives
+        nothing away (at most the sum of the means in force, plus the largest burst so far).
+        """
+        burst = policy.burst if burst is None else burst
+        burst = STOCK * policy.mean_budget if burst is None else burst
+        if isinstance(burst, bool) or not isinstance(burst, int) or burst < 0:
+            raise BadInput(f"a burst is a whole number of tokens from 0, not {burst!r}")
+        if after is None:
+            return cls(policy, Allowance(burst))
+        with after._allowance.lock:
+            follower = cls(policy, after._allowance)
+            after._allowance.burst = burst
+            return follower
+
+    def grant(self, tier: str, natives: Sequence[int], wanted: int | None = None) -> Grant:
+        """Budgets for a request's images, by the tokens that each takes at full size.
+
+        ``wanted``: what each image is to get by soft stakes, in place of its tier's budget; the total holds as ever.
+        """
+        place = self._places.get(tier)
+        if place is None:
+            raise BadInput(f"this policy has no tier {tier!r}; its tiers are {', '.join(self._path.tiers)}")
+        if not natives or min(natives) < 1:
+            raise BadInput(f"a grant is for images of at least one token each, not {list(natives)}")
+        with self._allowance.lock:
+            self._seen[place] += len(natives)
+            if sum(self._seen) >= self._every:
+                self._solve()
+            planned = [self._next(place) if wanted is None else wanted for _ in natives]
+            limit = self._mean + max(0, self._allowance.left) // len(natives)
+            paid = [budget if budget <= limit else self._path.within(place, limit) for budget in planned]
+            shared = share(paid, natives)
+            budgets = tuple(self._allowance.cut(shared, self._mean))
+            whole = share(planned, natives) if paid != planned else shared
+            grant = Grant(tier, budgets, _reason(sum(whole), budgets, natives))
+            self._allowance.reserve(budgets, self._mean)
+            self._outstanding[grant] = sum(paid)
+            return grant
+
+    def settle(self, grant: Grant, spent: int | Sequence[int]) -> None:
+        """Say what the fitted images took, each at most its budget, or their sum; what is left over goes back."""
+        with self._allowance.lock:
+            if grant not in self._outstanding:
+                raise BadInput(
+                    "this grant was settled or cancelled before, or is another controller's; settle each once"
+                )
+            total = self._allowance.settle(grant.budgets, self._mean, spent)
+            kept = (1 - 1 / MEMORY) ** len(grant.budgets)
+            self._asked = self._asked * kept + self._outstanding.pop(grant)
+            self._taken = self._taken * kept + total
+
+    def cancel(self, grant: Grant) -> None:
+        """Take a grant back whose images were never used; one already settled or cancelled stays as it is."""
+        with self._allowance.lock:
+            if self._outstanding.pop(grant, None) is not None:
+                self._allowance.release(grant.budgets, self._mean)
+
+    def state(self) -> dict[str, float]:
+        """For the metrics: totals since the start, and the budget (on average) and share of each tier."""
+        with self._allowance.lock:
+            total, weight = self._allowance, sum(self._weights)
+            return {
+                "images": total.images,
+                "images_outstanding": total.waiting,
+                "tokens_granted": total.granted,
+                "tokens_spent": total.spent,
+                "mean": (total.spent + total.promised) / total.images if total.images else 0.0,
+                "mean_budget": self._mean,
+                "burst": total.burst,
+                "allowance": total.left,
+                "solutions": self._solutions,
+                **{f"budget_{tier}": self._solution.mean(place) for tier, place in self._places.items()},
+                **{f"mix_{tier}": self._weights[place] / weight for tier, place in self._places.items()},
+            }
+
+    def _solve(self) -> None:
+        """The budgets for the mix and the allowance of now."""
+        kept = (1 - 1 / MEMORY) ** sum(self._seen)
+        self._weights = [weight * kept + seen for weight, seen in zip(self._weights, self._seen, strict=True)]
+        self._seen = [0] * len(self._seen)
+        whole, left, most = sum(self._weights), self._allowance.left, STOCK * self._mean
+        mix = [weight / whole for weight in self._weights]
+        stock = min(self._allowance.burst, most)
+        even = self._mean * self._asked / max(1.0, self._taken)
+        rate = even + (left - stock) / HORIZON
+        if left < stock:
+            smallest = sum([part * budget for part, budget in zip(mix, self._path.smallest, strict=True)])
+            rate = even - (even - smallest) * (stock - left) / most
+        self._solution = self._path.solve(mix, rate)
+        self._solutions += 1
+
+    def _next(self, place: int) -> int:
+        """The next image's budget; a mixed tier takes its two in turn, as evenly as its part allows."""
+        solution = self._solution
+        if place != solution.mixed:
+            return solution.budgets[place]
+        self._turns[place] += solution.part
+        if self._turns[place] < 1:
+            return solution.budgets[place]
+        self._turns[place] -= 1
+        return solution.upper
+
+
+def share(budgets: Sequence[int], natives: Sequence[int]) -> list[int]:
+    """One request's budgets over its images: none takes more than its native tokens, the others get what that leaves.
+
+    What is left over goes to the larger images in proportion to the tokens that they lack, and never beyond those.
+    """
+    shares = [min(budget, native) for budget, native in zip(budgets, natives, strict=True)]
+    lacks = [native - part for native, part in zip(natives, shares, strict=True)]
+    lacking = sum(lacks)
+    over = min(sum(budgets) - sum(shares), lacking)
+    if not over:
+        return shares
+    before = 0
+    for i, lack in enumerate(lacks):
+        shares[i] += (before + lack) * over // lacking - before * over // lacking
+        before += lack
+    return shares
+
+
+def _reason(planned: int, budgets: Sequence[int], natives: Sequence[int]) -> str:
+    """Why these budgets, in a few words; none where they are simply the tier's."""
+    if sum(budgets) < planned:
+        return f"{planned} tokens cut to {sum(budgets)} by the allowance"
+    if sum(budgets) == sum(natives):
+        return "native size fits"
+    return "budgets shared by native size" if len(budgets) > 1 else ""

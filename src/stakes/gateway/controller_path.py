@@ -1,0 +1,128 @@
+"""Which budgets does each tier get at each mean? Every optimum of one policy, in the order that tokens are given out.
+
+Where a tier may mix two budgets over its images, the optimum for any mix of tiers and any mean takes the steps of the
+tiers' lower convex hulls (``budgets.hull``), largest fall of cost-weighted error per token first, until the mean is
+spent: ``c_t (e_t(a) - e_t(b)) / (b - a)`` for a step from a to b. That order knows nothing of the mix. So it is found
+once, and the exact solution for the mix of the moment is one walk along it, of microseconds: what ``allocate`` finds
+with ``mix=True``, but for its rounding to whole samples.
+
+    >>> path = Path(("high", "low"), (32, 32), (Step(0, 32, 576), Step(1, 32, 576)), ((32, 576), (32, 576)))
+    >>> path.solve([0.25, 0.75], 304)               # a quarter high: lows share what the highs leave
+    Solution(budgets=[576, 32], mixed=1, upper=576, part=0.3333333333333333)
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from stakes.budgets.curve import Curve
+from stakes.budgets.hull import Menu, lower_hull
+from stakes.budgets.policy import Policy
+from stakes.errors import BadInput, InfeasibleBudget
+
+
+class Step(NamedTuple):
+    """Raise a tier (by its place) from one budget to a larger one."""
+
+    tier: int
+    lower: int
+    upper: int
+
+
+class Solution(NamedTuple):
+    """Budgets by tier; of tier ``mixed`` (-1: none), the ``part`` of its images that get ``upper`` instead."""
+
+    budgets: list[int]
+    mixed: int = -1
+    upper: int = 0
+    part: float = 0.0
+
+    def mean(self, tier: int) -> float:
+        """What an image of this tier gets on average."""
+        return self.budgets[tier] + (self.part * (self.upper - self.budgets[tier]) if tier == self.mixed else 0.0)
+
+
+@dataclass(frozen=True)
+class Path:
+    """The smallest budgets of the tiers, the steps up from there, best first, and each tier's measured budgets."""
+
+    tiers: tuple[str, ...]
+    smallest: tuple[int, ...]
+    steps: tuple[Step, ...]
+    grids: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, policy: Policy) -> "Path":
+        """The path of a policy.
+
+        A policy that lacks a curve says nothing about what tokens bring. Then each tier knows two budgets, the floor
+        and its own, and the dearest is raised first.
+        """
+        costs = [plan.cost for plan in policy.tiers.values()]
+        curves = _curves(policy)
+        if curves:
+            valued = [(cost * fall, step) for tier, (curve, cost) in enumerate(zip(curves, costs, strict=True))
+                      for fall, step in _hull(tier, curve)]  # fmt: skip
+            grids = tuple(curve.budgets for curve in curves)
+        else:
+            pairs = [(policy.floor, plan.budget) for plan in policy.tiers.values()]
+            valued = [
+                (cost, Step(tier, a, b)) for tier, ((a, b), cost) in enumerate(zip(pairs, costs, strict=True)) if a < b
+            ]
+            grids = tuple(tuple(sorted(set(pair))) for pair in pairs)
+        for tier, grid in zip(policy.tiers, grids, strict=True):
+            if grid[0] > policy.mean_budget:
+                raise InfeasibleBudget(
+                    f"the smallest budget that tier {tier!r} may get is {grid[0]} tokens (floor {policy.floor}), above "
+                    f"the mean budget of {policy.mean_budget}; give a mean budget of at least {grid[0]}"
+                )
+        valued.sort(key=lambda pair: -pair[0])  # stable: a tier's own steps keep their order
+        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), tuple(step for _, step in valued), grids)
+
+    def solve(self, mix: Sequence[float], mean: float) -> Solution:
+        """The optimum for shares ``mix`` of the tiers (they sum to 1) that spends ``mean`` tokens an image."""
+        budgets = list(self.smallest)
+        left = mean
+        for share, budget in zip(mix, budgets, strict=True):
+            left -= share * budget
+        for tier, lower, upper in self.steps:
+            tokens = mix[tier] * (upper - lower)
+            if tokens > left:
+                return Solution(budgets, tier, upper, max(0.0, left) / tokens)
+            budgets[tier] = upper
+            left -= tokens
+        return Solution(budgets)
+
+    def within(self, tier: int, limit: int) -> int:
+        """The largest measured budget of a tier up to ``limit``, but at least its smallest."""
+        grid = self.grids[tier]
+        return grid[max(0, bisect_right(grid, limit) - 1)]
+
+
+def _curves(policy: Policy) -> list[Curve]:
+    """The curve that each tier's budget came from, from the floor up; none where one is missing."""
+    found = []
+    for name, plan in policy.tiers.items():
+        curve = plan.fitted or plan.curve
+        if curve is None:
+            return []
+        points = [p for p in zip(curve.budgets, curve.errors, curve.counts, strict=True) if p[0] >= policy.floor]
+        if not points:
+            raise BadInput(
+                f"the floor {policy.floor} lies above every measured budget of tier {name!r} (at most "
+                f"{curve.budgets[-1]}); lower the floor or measure more"
+            )
+        found.append(Curve(*zip(*points, strict=True)))
+    return found
+
+
+def _hull(tier: int, curve: Curve) -> list[tuple[float, Step]]:
+    """A tier's steps along its lower convex hull, each with the fall of its error per token."""
+    budgets, errors = curve.budgets, curve.errors
+    corners = lower_hull(Menu.of(budgets, errors, 1, 1.0))
+    return [
+        ((errors[a] - errors[b]) / (budgets[b] - budgets[a]), Step(tier, budgets[a], budgets[b]))
+        for a, b in pairwise(corners)
+    ]

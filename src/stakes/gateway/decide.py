@@ -1,0 +1,41 @@
+"""Which tier does a request get, and why? What the client says wins; else the policy's signal reads the question.
+
+* ``x-stakes-tier`` or ``metadata.stakes_tier``, in this order; several names with commas between mean the dearest.
+* ``grounding`` keeps every image at its native size, because answers in coordinates would shift.
+* The signal reads each piece of text of the last user message: a page that is asked questions of several tiers in one
+  request gets the dearest of them. A request without text is undecided, and so in the dearest tier.
+"""
+
+from dataclasses import dataclass
+
+from stakes.budgets.policy import Policy
+from stakes.gateway.refusal import Refused
+
+GROUNDING = "grounding"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The tier of one request and the reason, in words that a header can carry."""
+
+    tier: str
+    why: str
+    budget: int | None = None
+    """Of a policy with soft stakes: what this very request is to get, whatever its tier's other requests do."""
+
+
+def choose(policy: Policy, texts: tuple[str, ...], task: str | None, told: tuple[str, ...], by: str) -> Choice:
+    """The tier; ``told``: what the client named, ``by``: where it did."""
+    if told:
+        for name in told:
+            if name != GROUNDING and name not in policy.tiers:
+                known = ", ".join([*policy.tiers, GROUNDING])
+                raise Refused(400, "unknown_tier", f"there is no tier {name!r:.60}; this gateway's tiers are {known}")
+        if GROUNDING in told:
+            return Choice(GROUNDING, f"{by}: native size, so that coordinates hold")
+        return Choice(max(told, key=lambda name: policy.tiers[name].cost), by)
+    decisions = [policy.decide(text, task) for text in texts or ("",)]
+    dearest = max(decisions, key=lambda decision: decision.cost)
+    tiers = {decision.tier for decision in decisions}
+    more = f", the dearest of {len(tiers)} tiers asked" if len(tiers) > 1 else ""
+    return Choice(dearest.tier, dearest.why + more, None if policy.soft is None else dearest.budget)

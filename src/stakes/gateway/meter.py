@@ -1,0 +1,39 @@
+"""How is one request booked? Tokens by tier, images outside the cap, and the prediction beside the server's count."""
+
+from stakes.gateway.metrics import Metrics
+from stakes.gateway.plan import APART, Plan
+from stakes.gateway.usage import Tap
+
+
+def count(metrics: Metrics, plan: Plan, accepted: bool) -> None:
+    """Book a request whose answer has begun; ``accepted``: the upstream did not refuse it."""
+    metrics.requests.labels(plan.tier, plan.outcome if accepted else "upstream_refused").inc()
+    if not accepted:
+        return
+    if plan.outcome in APART:
+        metrics.apart_images.labels(plan.outcome).inc(plan.images)
+        metrics.apart_tokens.labels(plan.outcome).inc(sum(plan.natives))
+        return
+    metrics.images.labels(plan.tier).inc(len(plan.natives))
+    if plan.unmeasured:
+        metrics.apart_images.labels("uncompressed").inc(plan.unmeasured)
+    native, predicted = sum(plan.natives), sum(plan.predicted)
+    for kind, tokens in (("native", native), ("budgeted", sum(plan.budgets)), ("predicted", predicted)):
+        metrics.tokens.labels(plan.tier, kind).inc(tokens)
+    if plan.outcome == "fitted":
+        metrics.tokens.labels(plan.tier, "saved").inc(max(0, native - predicted))
+
+
+def compare(metrics: Metrics, plan: Plan, tap: Tap | None) -> int | None:
+    """Book the server's own count beside the prediction; gives that count, None where it does not say."""
+    expected = plan.expected
+    if tap is None or expected is None:
+        return None
+    counted = tap.image_tokens()
+    if counted is None:
+        metrics.usage.labels("unknown").inc()
+        return None
+    metrics.usage.labels("agreed" if counted == expected else "differed").inc()
+    metrics.prediction_error.observe(counted - expected)
+    metrics.tokens.labels(plan.tier, "actual").inc(counted)
+    return counted

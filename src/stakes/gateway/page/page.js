@@ -1,0 +1,298 @@
+// What does a person see of the gateway? /stakes/state every two seconds, and a box that asks /v1/chat/completions.
+// Words from outside only ever become text nodes: nothing here writes HTML.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const whole = new Intl.NumberFormat("en");
+const tokens = (n) => whole.format(Math.round(n));
+let key = sessionStorage.getItem("stakes-key") || "";
+
+function make(tag, about = {}, ...inside) {
+  const one = Object.assign(document.createElement(tag), about);
+  one.append(...inside);
+  return one;
+}
+
+function headers(more = {}) {
+  return key ? { ...more, authorization: `Bearer ${key}` } : more;
+}
+
+// ---- numbers -------------------------------------------------------------------------------------------------------
+
+async function refresh() {
+  let reply;
+  try {
+    reply = await fetch("/stakes/state", { headers: headers() });
+  } catch {
+    $("standing").textContent = "The gateway does not answer.";
+    return;
+  }
+  $("lock").hidden = reply.status !== 401;
+  if (!reply.ok) {
+    $("standing").textContent = reply.status === 401 ? "Locked." : `The gateway answered ${reply.status}.`;
+    return;
+  }
+  show(await reply.json());
+}
+
+function show(s) {
+  const { policy, controller, checks } = s;
+  const name = policy.fingerprint === "uncalibrated" ? "budgets chosen, not calibrated" : `policy ${policy.fingerprint.slice(0, 12)}`;
+  $("standing").textContent = `${s.mode} · ${policy.family} · ${name}`;
+  $("warning").hidden = !(s.probe && s.probe.follows === false);
+  $("warning").textContent = s.probe ? s.probe.sentence : "";
+
+  const { native, predicted, saved } = s.tokens;
+  $("saved").textContent = tokens(saved);
+  const observed = s.mode === "observe" ? ` Observing: nothing was changed; ${tokens(Math.max(0, native - predicted))} could be saved.` : "";
+  $("saved-note").textContent = native ? `${Math.round((100 * saved) / native)} % of ${tokens(native)} native tokens.${observed}` : "No image yet.";
+  $("mean").textContent = controller.images ? `${controller.mean.toFixed(1)} of ${tokens(controller.mean_budget)}` : `– of ${tokens(controller.mean_budget)}`;
+  $("mean-note").textContent = `mean over ${tokens(controller.images)} images; ${tokens(controller.allowance)} tokens in hand`;
+  const told = (checks.agreed || 0) + (checks.differed || 0);
+  $("agreed").textContent = told ? `${Math.round((100 * (checks.agreed || 0)) / told)} %` : "–";
+  $("agreed-note").textContent = told ? `${tokens(checks.agreed || 0)} of ${tokens(told)} answers counted what was predicted` : "the server has stated no image tokens";
+  const counts = Object.entries(s.requests);
+  $("requests").textContent = tokens(counts.reduce((sum, [, n]) => sum + n, 0));
+  $("requests-note").textContent = counts.filter(([, n]) => n).map(([kind, n]) => `${tokens(n)} ${kind.replaceAll("_", " ")}`).join(", ") || "none yet";
+
+  showTiers(s);
+  showChart(s);
+  showDecisions(s);
+}
+
+function tierClass(s, name) {
+  const place = s.tiers.findIndex((tier) => tier.name === name);
+  return place < 0 ? "tx" : `t${place % 4}`;
+}
+
+function showTiers(s) {
+  const all = s.tiers.reduce((sum, tier) => sum + tier.images, 0);
+  $("mix").setAttribute("aria-label", s.tiers.map((t) => `${t.name}: ${t.images} images`).join(", "));
+  $("mix").replaceChildren(
+    ...s.tiers.filter((tier) => tier.images).map((tier) => {
+      const share = (100 * tier.images) / all;
+      const part = make("div", { className: tierClass(s, tier.name) }, share > 8 ? `${tier.name} ${Math.round(share)} %` : "");
+      part.style.width = `${share}%`;
+      return part;
+    }),
+  );
+  const average = (sum, tier) => (tier.images && sum ? (sum / tier.images).toFixed(1) : "–");
+  $("tiers").tBodies[0].replaceChildren(
+    ...s.tiers.map((tier) => {
+      const cells = [tier.cost ?? "–", tokens(tier.images), tier.budget ?? "–", tier.budget_now?.toFixed(0) ?? "–",
+        average(tier.predicted, tier), average(tier.actual, tier)];
+      const name = make("td", {}, make("span", { className: `swatch ${tierClass(s, tier.name)}` }), tier.name);
+      return make("tr", {}, name, ...cells.map((text) => make("td", {}, String(text))));
+    }),
+  );
+  fillTiers(s);
+}
+
+function fillTiers(s) {
+  const names = [...s.tiers.map((tier) => tier.name), "grounding"];
+  const select = $("tier");
+  if ([...select.options].slice(1).map((one) => one.value).join() === names.join()) return;
+  const chosen = select.value;
+  select.replaceChildren(select.options[0], ...names.map((name) => make("option", { value: name }, name)));
+  select.value = names.includes(chosen) ? chosen : "";
+}
+
+function svg(tag, about, text = "") {
+  const one = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(about)) one.setAttribute(name, value);
+  one.textContent = text;
+  return one;
+}
+
+function showChart(s) {
+  const cap = s.controller.mean_budget, points = s.means;
+  const most = 1.15 * Math.max(cap, ...points.map(([, mean]) => mean));
+  const [left, right, top, bottom] = [46, 590, 10, 172];
+  const first = points.length ? points[0][0] : 0, last = points.length ? points.at(-1)[0] : 1;
+  const x = (n) => (last === first ? (left + right) / 2 : left + ((right - left) * (n - first)) / (last - first));
+  const y = (value) => bottom - ((bottom - top) * value) / most;
+  const parts = [
+    svg("line", { x1: left, x2: right, y1: bottom, y2: bottom, class: "axis" }),
+    svg("line", { x1: left, x2: right, y1: y(cap), y2: y(cap), class: "cap" }),
+    svg("text", { x: left - 6, y: y(cap) + 4, "text-anchor": "end" }, tokens(cap)),
+    svg("text", { x: left - 6, y: bottom + 4, "text-anchor": "end" }, "0"),
+    svg("text", { x: right, y: bottom + 20, "text-anchor": "end" }, points.length ? `image ${tokens(last)}` : "images"),
+  ];
+  if (points.length > 1) parts.push(svg("polyline", { class: "line", points: points.map(([n, mean]) => `${x(n)},${y(mean)}`).join(" ") }));
+  if (points.length) parts.push(svg("circle", { class: "point", r: 4, cx: x(last), cy: y(points.at(-1)[1]) }));
+  $("chart").replaceChildren(...parts);
+  $("chart-note").textContent = `Dashed: the policy's mean budget of ${tokens(cap)}. Above it only by the burst.`;
+}
+
+// ---- decisions -----------------------------------------------------------------------------------------------------
+
+const drawn = new Map(); // id -> its list item, so that images are fetched once
+
+function showDecisions(s) {
+  $("keeping").textContent = s.keep_images
+    ? `Images and questions of the last ${s.keep_images} are kept, in memory only.`
+    : "Numbers only. To see images as the model saw them: stakes serve --keep-images 8";
+  const items = s.decisions.map((one) => {
+    const old = drawn.get(one.id);
+    if (old && old.pictures === one.pictures) return old.item;
+    const item = decisionItem(s, one);
+    drawn.set(one.id, { item, pictures: one.pictures });
+    return item;
+  });
+  for (const [id, { item }] of drawn) {
+    if (!items.includes(item)) {
+      item.querySelectorAll("img").forEach((picture) => URL.revokeObjectURL(picture.src));
+      drawn.delete(id);
+    }
+  }
+  if (items.length !== $("decisions").children.length || items.some((item, i) => item !== $("decisions").children[i]))
+    $("decisions").replaceChildren(...items);
+  if (!items.length) $("decisions").replaceChildren(make("li", { className: "note" }, "No image request yet."));
+}
+
+function summary(one) {
+  const join = (list) => list.map(tokens).join(" + ");
+  if (!one.native.length) return "not measured";
+  if (!one.budget.length) return `${join(one.native)} tokens, native`;
+  const counted = one.counted === null ? "" : `, server counted ${tokens(one.counted)}`;
+  return `${join(one.native)} → ${join(one.predicted)} tokens (budget ${join(one.budget)}${counted})`;
+}
+
+function decisionItem(s, one) {
+  const failed = one.result !== "answered" || one.status >= 400 ? `, ${one.result}, status ${one.status}` : "";
+  const head = make("div", { className: "head" },
+    make("span", { className: "tier" }, make("span", { className: `swatch ${tierClass(s, one.tier)}` }), one.tier || "–"),
+    make("span", { className: "numbers" }, summary(one)),
+    make("span", { className: "note" }, `${one.outcome}${failed} · ${one.why} · fit ${one.fit_ms} ms of ${one.ms} ms`),
+    make("time", { dateTime: one.at }, new Date(one.at).toLocaleTimeString("en-GB")));
+  const item = make("li", {}, head);
+  if (one.question) item.append(make("p", { className: "asked" }, one.question));
+  for (let place = 0; place < one.pictures; place++) {
+    const spent = one.outcome === "fitted" ? one.predicted[place] : one.native[place];
+    item.append(make("div", { className: "pair" },
+      figure(one.id, place, "original", `Original, ${tokens(one.native[place])} tokens`),
+      figure(one.id, place, "seen", `As the model saw it, ${tokens(spent)} tokens`)));
+  }
+  return item;
+}
+
+function figure(id, place, side, caption) {
+  const picture = make("img", { alt: caption });
+  const note = make("span", { className: "note" }, caption);
+  const button = make("button", { type: "button" }, picture, note);
+  button.addEventListener("click", () => enlarge(picture, note.textContent));
+  fetch(`/stakes/images/${id}/${place}/${side}`, { headers: headers() })
+    .then((reply) => (reply.ok ? reply.blob() : Promise.reject(new Error("not kept"))))
+    .then((blob) => { picture.src = URL.createObjectURL(blob); })
+    .catch(() => { note.textContent = `${caption}: not kept any more`; });
+  picture.addEventListener("load", () => { note.textContent = `${caption}, ${picture.naturalWidth} × ${picture.naturalHeight}`; });
+  picture.addEventListener("error", () => { note.textContent = `${caption}: this browser cannot show its format`; });
+  return button;
+}
+
+function enlarge(picture, caption) {
+  $("large-image").src = picture.src;
+  $("large-image").alt = $("large-caption").textContent = caption;
+  $("large").showModal();
+}
+
+// ---- the question box ----------------------------------------------------------------------------------------------
+
+function dataUrl(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Error("the image cannot be read"));
+    reader.readAsDataURL(file);
+  });
+}
+
+function take(files) {
+  const found = [...files].find((file) => file.type.startsWith("image/"));
+  if (!found) return;
+  const list = new DataTransfer();
+  list.items.add(found);
+  $("image").files = list.files;
+}
+
+async function ask(event) {
+  event.preventDefault();
+  const button = event.target.querySelector("button");
+  button.disabled = true;
+  $("answer").replaceChildren(make("span", { className: "note" }, "Asking…"));
+  try {
+    const parts = [{ type: "text", text: $("question").value }];
+    const image = $("image").files[0];
+    if (image) parts.unshift({ type: "image_url", image_url: { url: await dataUrl(image) } });
+    const tier = $("tier").value;
+    const reply = await fetch("/v1/chat/completions", {
+      method: "POST",
+      headers: headers({ "content-type": "application/json", ...(tier ? { "x-stakes-tier": tier } : {}) }),
+      body: JSON.stringify({ model: $("model").value, messages: [{ role: "user", content: parts }] }),
+    });
+    const body = await reply.json().catch(() => ({}));
+    showAnswer(reply, body);
+  } catch (error) {
+    $("answer").replaceChildren(make("p", { className: "warning" }, String(error.message || error)));
+  } finally {
+    button.disabled = false;
+    refresh();
+  }
+}
+
+function showAnswer(reply, body) {
+  if (!reply.ok) {
+    const why = body.error?.message || "no reason given";
+    $("answer").replaceChildren(make("p", { className: "warning" }, `${reply.status}: ${why}`));
+    return;
+  }
+  const facts = make("dl");
+  const say = (name, text) => text && facts.append(make("dt", {}, name), make("dd", {}, text));
+  const header = (name) => reply.headers.get(`x-stakes-${name}`);
+  say("tier", header("tier"));
+  say("why", header("why"));
+  say("native tokens", header("native-tokens"));
+  say("budget", header("budget"));
+  say("predicted tokens", header("predicted-tokens"));
+  say("scale", header("scale"));
+  say("outcome", header("outcome") || "text, passed as it was");
+  const text = body.choices?.[0]?.message?.content || "(no text)";
+  $("answer").replaceChildren(make("p", { className: "text" }, text), facts);
+}
+
+async function listModels() {
+  const reply = await fetch("/v1/models", { headers: headers() }).catch(() => null);
+  const found = reply?.ok ? await reply.json().catch(() => null) : null;
+  const names = (found?.data || []).map((model) => model.id);
+  $("models").replaceChildren(...names.map((name) => make("option", { value: name })));
+  if (names.length && !$("model").value) $("model").value = names[0];
+}
+
+// ---- beginning -----------------------------------------------------------------------------------------------------
+
+$("lock").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key = $("key").value.trim();
+  sessionStorage.setItem("stakes-key", key);
+  refresh();
+  listModels();
+});
+$("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("stakes-theme", root.dataset.theme);
+});
+if (localStorage.getItem("stakes-theme")) document.documentElement.dataset.theme = localStorage.getItem("stakes-theme");
+$("ask").addEventListener("submit", ask);
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  $("try").addEventListener(kind, (event) => {
+    event.preventDefault();
+    $("try").classList.toggle("drop", kind === "dragover");
+    if (kind === "drop") take(event.dataTransfer.files);
+  });
+}
+document.addEventListener("paste", (event) => take(event.clipboardData.files));
+refresh();
+listModels();
+setInterval(() => { if (!document.hidden) refresh(); }, 2000);

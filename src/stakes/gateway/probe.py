@@ -1,0 +1,160 @@
+"""Do the upstream's tokens follow the budget? One page is sent at two budgets, and what the server counts is compared.
+
+Two, because most servers state only the whole prompt: text and markers are the same in both, so the difference of the
+two counts is the difference of the images. A server that resizes images itself, or a policy of another family than the
+model's, is found out here and not by the bill.
+
+    yes: "tokens follow the budget: 90 and 280 expected, 90 and 280 counted"
+    no:  "TOKENS DO NOT FOLLOW THE BUDGET: …"
+"""
+
+import asyncio
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from PIL import Image, ImageDraw
+
+from stakes.errors import InfeasibleBudget
+from stakes.gateway.forward import Upstream
+from stakes.gateway.images import data_url, measure
+from stakes.gateway.prepare import Preparer
+from stakes.gateway.read_request import Call, read_call
+from stakes.gateway.refusal import Refused
+from stakes.gateway.settings import Settings
+from stakes.gateway.usage import image_tokens
+
+_SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least that can be reached, and the most
+_PATIENCE = aiohttp.ClientTimeout(total=120.0)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``follows``: True, False, or None where nothing could be learned (``again``: worth asking once more)."""
+
+    follows: bool | None
+    sentence: str
+    again: bool = False
+
+
+async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, family: str) -> Finding:
+    """Ask twice and compare."""
+    try:
+        model = settings.probe_model or await _first_model(upstream)
+        asked = await asyncio.to_thread(_bodies, settings, preparer, family, model)
+        counts = [await _ask(upstream, body) for body, _ in asked]
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return Finding(None, "the upstream does not answer, so it is not known whether tokens follow", again=True)
+    except _NoWord as error:
+        return Finding(None, f"not known whether tokens follow the budget: {error}")
+    except (Refused, InfeasibleBudget) as error:
+        return Finding(None, f"the probe's image could not be fitted: {error}")
+    return compare([tokens for _, tokens in asked], counts)
+
+
+def compare(expected: list[int], counts: list[tuple[int | None, int | None]]) -> Finding:
+    """Judge two counts, each (image tokens if stated, prompt tokens if stated)."""
+    stated = [image for image, _ in counts]
+    if None not in stated:
+        verdict, numbers = stated == expected, f"{stated[0]} and {stated[1]} counted"
+    else:
+        prompts = [prompt for _, prompt in counts if prompt is not None]
+        if len(prompts) < 2:
+            return Finding(None, "the upstream states no usage, so it is not known whether tokens follow the budget")
+        difference = prompts[1] - prompts[0]
+        verdict = abs(difference - (expected[1] - expected[0])) <= 1
+        numbers = f"the prompt grew by {difference}"
+    said = f"{expected[0]} and {expected[1]} expected, {numbers}"
+    if verdict:
+        return Finding(True, f"tokens follow the budget: {said}")
+    return Finding(
+        False,
+        f"TOKENS DO NOT FOLLOW THE BUDGET: {said}; check the policy's family, and that the upstream resizes no image "
+        "itself (or use its own parameter with --actuator)",
+    )
+
+
+def _bodies(settings: Settings, preparer: Preparer, family: str, model: str) -> list[tuple[bytes, int]]:
+    """The smallest and the largest share of the page's native tokens that can be reached, as requests."""
+    page = _page()
+    native = measure(page, family, settings.limits).native
+    made: list[tuple[bytes, int]] = []
+    for share in _SHARES:
+        call = _call(model, page)
+        one = measure(page, family, settings.limits)
+        try:
+            body, tokens, _ = preparer.fit(call, call.images, [one], [max(1, int(native * share))], family, False)
+        except Refused:
+            continue
+        assert body is not None
+        made.append((body, tokens[0]))
+    if len({tokens for _, tokens in made}) < 2:
+        raise Refused(422, "infeasible_budget", f"{family} has no two budgets for one page")
+    return [made[0], made[-1]]
+
+
+def _call(model: str, page: str) -> Call:
+    parts = [{"type": "image_url", "image_url": {"url": page}}, {"type": "text", "text": "What is this?"}]
+    record = {"model": model, "messages": [{"role": "user", "content": parts}], "max_tokens": 1, "temperature": 0}
+    return read_call("chat", record)
+
+
+def _page() -> str:
+    """A page of lines: 560 x 784 pixels, 560 native tokens of Qwen2.5-VL."""
+    image = Image.new("RGB", (560, 784), "white")
+    draw = ImageDraw.Draw(image)
+    for row in range(24, 760, 24):
+        draw.text((24, row), f"Line {row // 24} of a page that only tests the budget: {row * 37}", fill="black")
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return data_url(out.getvalue(), "png")
+
+
+class _NoWord(Exception):
+    pass
+
+
+async def _first_model(upstream: Upstream) -> str:
+    reply = await _json(upstream, "GET", "models", None)
+    try:
+        return str(reply["data"][0]["id"])
+    except (LookupError, TypeError):
+        raise _NoWord("the upstream lists no model; name one with --probe-model") from None
+
+
+async def _ask(upstream: Upstream, body: bytes) -> tuple[int | None, int | None]:
+    reply = await _json(upstream, "POST", "chat/completions", body)
+    usage = reply.get("usage") if isinstance(reply, dict) else None
+    prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return image_tokens(reply), prompt if isinstance(prompt, int) else None
+
+
+async def _json(upstream: Upstream, method: str, path: str, body: bytes | None) -> Any:
+    headers = upstream.headers(((b"content-type", b"application/json"),), changed=False)
+    async with upstream.session.request(
+        method, f"{upstream.base}/{path}", data=body, headers=headers, timeout=_PATIENCE, auto_decompress=True
+    ) as reply:
+        if reply.status >= 500:
+            raise aiohttp.ClientError("the upstream is not ready")
+        if reply.status != 200:
+            raise _NoWord(f"the upstream answered {path} with status {reply.status}")
+        try:
+            return json.loads(await reply.read())
+        except ValueError:
+            raise _NoWord(f"the upstream's answer to {path} is not JSON") from None
+
+
+async def probe_until_known(ask: Callable[[], Any], tell: Callable[[Finding], None], pause_s: float = 5.0) -> None:
+    """Ask until the upstream has answered, since it may still be starting; ``tell`` hears the first and the last."""
+    told = False
+    while True:
+        finding: Finding = await ask()
+        if not finding.again or not told:
+            tell(finding)
+            told = True
+        if not finding.again:
+            return
+        await asyncio.sleep(pause_s)

@@ -1,0 +1,92 @@
+"""What does an OpenAI-compatible server say? Completions whole or as a stream of events, lists of models, errors.
+
+    completion("embedded", Told("$ 1,204.00", False, prompt_tokens=601, image_tokens=570, completion_tokens=11))
+    Refused("there is no model 'x' here", 404, "model_not_found").reply()
+
+``usage`` is vLLM's with --enable-prompt-tokens-details: the whole prompt, and how much of it was the image.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from stakes.errors import StakesError
+
+KINDS = {404: "not_found_error", 429: "rate_limit_error"}  # other 4xx: invalid_request_error
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer and what it took; ``prompt_tokens`` holds ``image_tokens``, ``completion_tokens`` the end mark."""
+
+    text: str
+    truncated: bool
+    prompt_tokens: int
+    image_tokens: int
+    completion_tokens: int
+
+    def usage(self) -> dict[str, Any]:
+        """As vLLM counts."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": 0, "multimodal_tokens": {"image": self.image_tokens}},
+        }
+
+    @property
+    def finish_reason(self) -> str:
+        """Why it ends where it ends."""
+        return "length" if self.truncated else "stop"
+
+
+class Refused(StakesError):
+    """A request that gets no answer: what the client is told, with which status and under which code."""
+
+    def __init__(self, message: str, status: int = 400, code: str = "bad_request", after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.after_s = status, code, after_s
+
+    def reply(self) -> JSONResponse:
+        """OpenAI's ``{"error": {message, type, code}}``."""
+        kind = "server_error" if self.status >= 500 else KINDS.get(self.status, "invalid_request_error")
+        headers = {} if self.after_s is None else {"retry-after": str(self.after_s)}
+        return JSONResponse({"error": {"message": str(self), "type": kind, "code": self.code}}, self.status, headers)
+
+
+def completion(model: str, told: Told) -> dict[str, Any]:
+    """The body of a whole reply."""
+    message = {"role": "assistant", "content": told.text}
+    choice = {"index": 0, "message": message, "finish_reason": told.finish_reason, "logprobs": None}
+    return {**_head(model, "chat.completion"), "choices": [choice], "usage": told.usage()}
+
+
+def events(model: str, told: Told, *, with_usage: bool) -> Iterator[str]:
+    """The same as server-sent events: who speaks, the text, why it ended, the usage if it was asked for, the end."""
+    head = _head(model, "chat.completion.chunk")
+    for delta, reason in (({"role": "assistant"}, None), ({"content": told.text}, None), ({}, told.finish_reason)):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        yield _event({**head, "choices": [choice]} | ({"usage": None} if with_usage else {}))
+    if with_usage:
+        yield _event({**head, "choices": [], "usage": told.usage()})
+    yield "data: [DONE]\n\n"
+
+
+def models(*names: str) -> dict[str, Any]:
+    """The body of ``/v1/models``."""
+    return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "stakes"} for name in names]}
+
+
+def _head(model: str, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
+
+
+def _event(body: dict[str, Any]) -> str:
+    return f"data: {json.dumps(body)}\n\n"

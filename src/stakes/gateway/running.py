@@ -1,0 +1,71 @@
+"""How does an app run? Beside the caller for as long as a block lasts, or in front until somebody stops it.
+
+with running(app) as address:                     # 'http://127.0.0.1:43117'
+    httpx.get(f"{address}/v1/models")
+serve(app, "127.0.0.1", 8000)                     # until Ctrl-C
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from stakes.errors import BadInput, StakesError
+
+
+@contextmanager
+def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Iterator[str]:
+    """The app in a thread of its own; gives its address. ``port`` 0: any that is free. ``options``: uvicorn's own."""
+    with _bound(host, port) as listening:
+        server = _server(app, options)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True, name="stakes-server")
+        thread.start()
+        while not server.started:
+            if not thread.is_alive():
+                raise StakesError("the server did not start; its log says why")
+            time.sleep(0.005)
+        try:
+            yield _address(listening)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def serve(app: Any, host: str, port: int, ready: Callable[[str], None] | None = None, **options: Any) -> None:
+    """The app in this thread, until it is interrupted; ``ready`` is told the address once the port is bound."""
+    with _bound(host, port) as listening:
+        if ready is not None:
+            ready(_address(listening))
+        _server(app, options).run([listening])
+
+
+def _server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
+    # No access log: it would name what people ask. Idle connections outlive a client's pool, which else finds them cut.
+    usual = {
+        "log_level": "warning", "access_log": False, "lifespan": "on", "timeout_keep_alive": 75,
+        "timeout_graceful_shutdown": 5,
+    }  # fmt: skip
+    return uvicorn.Server(uvicorn.Config(app, **{**usual, **options}))
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        raise BadInput(f"cannot listen on {host}:{port} ({error.strerror}); choose another port") from None
+    return listening
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,141 @@
+"""The stock encoder of the Qwen-VL families, run faster: the same numbers, to float32 rounding.
+
+Inside ``with faster(visual):`` three things of ONE instance run another way; outside nothing has changed.
+
+* Patch embedding. Kernel and stride are equal, so the stock ``Conv3d`` meets every pixel once and is a matrix product
+  with the flattened kernel; oneDNN's convolution takes 3 times as long. A still image is the same frame twice, so one
+  frame with the sum of the kernel's frames is enough:  x . k1 + x . k2 = x . (k1 + k2).
+* Windows. Stock sdpa attends window by window (about 60 calls a block on a page); windows of one size are a batch, and
+  attention does not know what else is in its batch. ``by_size`` has the encoder put equal windows side by side (their
+  order is free: they do not see each other), so that a batch is a view, and a page has at most 4 sizes.
+* Rotation. Queries and keys are turned together, in 3 passes over them instead of 10:
+  [a, b] -> [a cos - b sin, b cos + a sin].
+
+An attention that is not sdpa, or a module with other parts, is left as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, scaled_dot_product_attention
+
+
+@contextmanager
+def faster(visual: Any) -> Iterator[None]:
+    """Run one encoder so for the length of the block."""
+    ways: list[tuple[Any, Any]] = [(visual.patch_embed, embed)] if takes_one_frame(visual) else []
+    ways += [(block.attn, attend) for block in visual.blocks if _attends(block.attn)]
+    try:
+        for module, way in ways:
+            module.forward = partial(way, module)
+        yield
+    finally:
+        for module, _ in ways:
+            module.__dict__.pop("forward", None)
+
+
+def takes_one_frame(visual: Any) -> bool:
+    """Whether, inside ``faster``, a still image may be given as one frame."""
+    module = visual.patch_embed
+    proj = getattr(module, "proj", None)
+    same = isinstance(proj, torch.nn.Conv3d) and proj.kernel_size == proj.stride and proj.groups == 1
+    return same and "forward" not in module.__dict__  # or else somebody has changed this instance already
+
+
+def embed(module: Any, hidden_states: Tensor) -> Tensor:
+    """[P, 3 * frames * patch * patch], or one frame of it, -> [P, D]."""
+    kernel: Tensor = module.proj.weight  # [D, 3, frames, patch, patch]
+    if hidden_states.shape[-1] * kernel.shape[2] == kernel[0].numel():
+        kernel = kernel.sum(2)
+    flat = hidden_states.reshape(-1, kernel[0].numel()).to(kernel.dtype)
+    return linear(flat, kernel.flatten(1), module.proj.bias)
+
+
+def attend(
+    module: Any,
+    hidden_states: Tensor,
+    cu_seqlens: Tensor,
+    position_embeddings: tuple[Tensor, Tensor],
+    **_: Any,
+) -> Tensor:
+    """[P, D] -> [P, D], each part between two of ``cu_seqlens`` on its own; neighbours of one length in one call."""
+    count = len(hidden_states)
+    states = module.qkv(hidden_states).view(count, 3, module.num_heads, -1)
+    turned = rotate(states[:, :2], *position_embeddings).to(states.dtype)
+    out = states.new_empty(count, module.num_heads, states.shape[-1])
+    start = 0
+    for length, same in groupby(cu_seqlens.diff().tolist()):
+        parts = len(list(same))
+        rows = slice(start, start + parts * length)
+        query, key, value = (
+            x[rows].view(parts, length, module.num_heads, -1).transpose(1, 2)
+            for x in (turned[:, 0], turned[:, 1], states[:, 2])
+        )
+        seen = scaled_dot_product_attention(query, key, value, scale=module.scaling)
+        out[rows].view(parts, length, module.num_heads, -1).copy_(seen.transpose(1, 2))
+        start = rows.stop
+    result: Tensor = module.proj(out.view(count, -1))
+    return result
+
+
+def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """[P, 2, heads, h] queries and keys, turned by [P, h] factors, as float32."""
+    states, cos, sin = states.float(), cos.float()[:, None, None], sin.float()[:, None, None]
+    half = states.shape[-1] // 2
+    first, second = states[..., :half], states[..., half:]
+    out = states * cos
+    out[..., :half].addcmul_(second, sin[..., :half], value=-1)
+    out[..., half:].addcmul_(first, sin[..., half:])
+    return out
+
+
+def windows(visual: Any, grid: Sequence[Sequence[int]]) -> list[Tensor]:
+    """The windows in which an encoder attends: [n] places of their merged tokens, equal sizes side by side.
+
+    ``grid``: by image (t, h, w) patches. An encoder without windows has one an image.
+    """
+    merge = visual.spatial_merge_size
+    found, offset = [], 0
+    for frames, rows, columns in grid:
+        page = offset + torch.arange(frames * rows * columns // merge**2).view(-1, columns // merge)
+        side = max(page.shape)
+        if getattr(visual.config, "fullatt_block_indexes", None) is not None:
+            side = visual.window_size // merge // visual.patch_size
+        found += [part.reshape(-1) for band in torch.split(page, side, 0) for part in torch.split(band, side, 1)]
+        offset += page.numel()
+    return sorted(found, key=len, reverse=True) if _takes_order() else found
+
+
+def by_size(visual: Any, grid: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    """What to pass to an encoder with windows so that equal ones are neighbours; nothing for one without.
+
+    ``window_index``: [N] which merged token comes next. ``cu_window_seqlens``: patches up to each window. These are the
+    stock ones with whole windows moved; the stock encoder undoes ``window_index`` at its end.
+    """
+    if getattr(visual.config, "fullatt_block_indexes", None) is None:
+        return {}
+    found = windows(visual, grid)
+    ends = torch.tensor([0, *(len(window) for window in found)]).cumsum(0) * visual.spatial_merge_size**2
+    return {"window_index": torch.cat(found), "cu_window_seqlens": ends.int()}
+
+
+def _takes_order() -> bool:
+    """Whether this version of transformers lets the caller say in which order windows are encoded."""
+    try:
+        from transformers.vision_utils import get_vision_window_index
+    except ImportError:
+        return False
+    return "kwargs" in inspect.signature(get_vision_window_index).parameters
+
+
+def _attends(module: Any) -> bool:
+    parts = all(hasattr(module, name) for name in ("qkv", "proj", "num_heads", "scaling"))
+    return parts and module.config._attn_implementation == "sdpa" and "forward" not in module.__dict__

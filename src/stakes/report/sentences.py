@@ -1,0 +1,98 @@
+"""What would one tell a manager? Sentences made from the measured arms, whatever they say.
+
+    "At the same tokens, mistakes of tier high fall from 30.0 % to 13.3 %; tier low pays for it: 37.3 % to 84.3 %. …"
+    "It does not help here, keep uniform: …"
+
+A gain is called one only where the 95 % interval of the fall in CWE over whole documents lies above zero.
+"""
+
+from stakes.budgets.comparison import ArmRow, Comparison
+from stakes.budgets.evaluate import Evaluation
+
+
+def verdict(found: Evaluation) -> str:
+    """The cost arm beside uniform, in words."""
+    seen = found.comparison
+    rows = {row.arm: row for row in seen.rows}
+    if "cost" not in rows:
+        return "The policy's own arm was not evaluated, so there is nothing to say about it."
+    uniform, cost = rows["uniform"], rows["cost"]
+    gain = cost.gain
+    assert gain is not None  # only uniform has none
+    moved = _moved(uniform, cost, seen)
+    sized = f"{len(found.plan.samples)} questions on {seen.documents} documents"
+    span = f"{gain.value:+.3f} (95\u00a0% interval {gain.low:+.3f} to {gain.high:+.3f}; {sized})"
+    fall = f"cost-weighted error falls by {span}"
+    change = f"the change in cost-weighted error is a fall of {span}"
+    if gain.low > 0:
+        return f"At the same tokens, {moved}. Counted at the policy's costs it helps: {fall}."
+    if gain.high < 0:
+        return f"It does harm here, keep uniform: {moved}, and {change}."
+    if gain.low == gain.high == 0:
+        return f"It does not help here, keep uniform: {moved}, and cost-weighted error stays the same ({sized})."
+    return f"It does not help here for certain, keep uniform or label more: {moved}, but {change}, which may be luck."
+
+
+def _moved(uniform: ArmRow, cost: ArmRow, seen: Comparison) -> str:
+    """How each tier's mistakes moved, dearest first; a tier that lost is said to pay."""
+    order = sorted(seen.counts, key=lambda tier: -seen.costs[tier])
+    told = []
+    for tier in order:
+        before, after = uniform.errors[tier], cost.errors[tier]
+        way = f"from {before:.1%} to {after:.1%}".replace("%", "\u00a0%")
+        if after < before:
+            told.append(f"mistakes of tier {tier} fall {way}")
+        elif after > before:
+            pays = bool(told) and "fall" in told[0]
+            told.append(f"tier {tier} pays for it, {way}" if pays else f"mistakes of tier {tier} rise {way}")
+        else:
+            told.append(f"tier {tier} stays at {after:.1%}".replace("%", "\u00a0%"))
+    if len(told) > 4:
+        told = [*told[:3], f"and {len(told) - 3} more tiers move as tabled"]
+    return "; ".join(told)
+
+
+def other_arms(found: Evaluation) -> list[str]:
+    """One sentence for each arm that is neither uniform nor the policy's own."""
+    told = []
+    for row in found.comparison.rows:
+        if row.arm in ("uniform", "cost") or row.gain is None:
+            continue
+        sure = "more" if row.gain.high < 0 else "less" if row.gain.low > 0 else ""
+        span = f"({row.gain.value:+.3f}, 95\u00a0% interval {row.gain.low:+.3f} to {row.gain.high:+.3f})"
+        what = f"loses {sure} than uniform {span}" if sure else f"cannot be told from uniform {span}"
+        told.append(f"The {row.arm} arm {what}.")
+    return told
+
+
+def promises(found: dict[str, object] | None) -> list[str]:
+    """What the certificate says, as sentences; and that there is none where there is none."""
+    if not found:
+        return [
+            "Nothing is guaranteed: this policy was not certified. Calibrate with --certify to choose on half of the "
+            "documents and certify on the other."
+        ]
+    sure = f"{found['confidence']:.4g}"
+    told = [
+        f"Shipped: {found['shipped']} budgets, because {found['why']}.",
+        f"Chosen on {found['chosen_on']} documents, certified on {found['certified_on']} others, each statement with "
+        f"confidence {sure}.",
+    ]
+    ceilings = found.get("ceilings")
+    for tier, ceiling in ceilings.items() if isinstance(ceilings, dict) else ():
+        if ceiling["budget"] is None:
+            told.append(
+                f"The ceiling of {ceiling['ceiling']:.1%} on errors of tier {tier} is NOT certified: at the largest "
+                f"measured budget, {ceiling['largest']} tokens, no less than {ceiling['least']:.1%} could be."
+            )
+        else:
+            told.append(
+                f"Errors of tier {tier} stay at or under {ceiling['ceiling']:.1%} from {ceiling['budget']} tokens up."
+            )
+    bounds = found.get("upper_errors")
+    for tier, bound in bounds.items() if isinstance(bounds, dict) else ():
+        told.append(
+            f"Tier {tier} at {bound['budget']} tokens: {bound['error']:.1%} errors seen, at most {bound['upper']:.1%} "
+            "to be expected."
+        )
+    return told

@@ -1,0 +1,145 @@
+"""``stakes calibrate --certify`` and ``stakes plan --samples`` as a person types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.evaluation.oracle import Oracle, write_samples
+from typer.testing import CliRunner
+
+from stakes.budgets.calibrate import Calibration, calibrate
+from stakes.budgets.policy import Policy
+from stakes.commands.calibrate import calibrate as command
+from stakes.commands.certainty import wanted
+from stakes.commands.certificate_page import print_shipped
+from stakes.commands.plan import plan
+from stakes.errors import BadInput
+from stakes.evaluation.asked import ask
+from stakes.signals import KeywordRule
+
+COSTS = {"high": 5.0, "low": 1.0}
+GRID = (32, 96, 208, 304, 400, 512, 576)
+
+
+def typed(*words: object) -> Any:
+    app = typer.Typer()
+    app.command()(plan)
+    app.command()(command)
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception is not None:
+        raise done.exception
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("certify")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Calibration:
+    asked = ask(write_samples(folder, pages=40), folder, KeywordRule())
+    return calibrate(
+        Oracle(), asked, COSTS, 304, KeywordRule(), log=folder / "log.jsonl", grid=GRID,
+        confidence=0.9, ceilings={"high": 0.5},
+    )  # fmt: skip
+
+
+def test_the_certificate_is_in_the_policy_and_survives_the_file(found: Calibration, folder: Path) -> None:
+    assert found.certificate is not None
+    found.policy.save(folder / "policy.json")
+    again = Policy.load(folder / "policy.json")
+    assert again.certificate == found.certificate.record() == found.record()["certificate"]
+    assert again.estimator == "pooled"
+    assert again.budgets == dict(found.certificate.budgets)
+    assert again.tiers["high"].fitted is not None
+    assert again.tiers["high"].fitted.curve() == found.fitted["high"]
+    assert found.spent == sum(160 // 2 * budget for budget in again.budgets.values())
+
+
+def test_what_is_not_certified_does_not_ship_even_if_it_was_chosen(found: Calibration, folder: Path) -> None:
+    asked = ask(write_samples(folder, pages=40), folder, KeywordRule())
+    strict = calibrate(
+        Oracle(), asked, COSTS, 304, KeywordRule(), log=folder / "log.jsonl", grid=GRID, confidence=1 - 1e-12
+    )
+    assert strict.run.answered == 0
+    assert strict.plan.allocation.budgets == {"high": 576, "low": 32}
+    assert strict.policy.budgets == {"high": 304, "low": 304}
+    assert strict.spent == 304 * 160
+    assert strict.certificate is not None
+    assert "tiered budgets are not certified to help" in strict.certificate.why
+
+
+def test_a_policy_from_before_certificates_still_loads(found: Calibration, folder: Path) -> None:
+    found.policy.save(folder / "old.json")
+    record = json.loads((folder / "old.json").read_text())
+    del record["certificate"], record["estimator"]
+    for tier in record["tiers"].values():
+        del tier["fitted"]
+    old = Policy.from_record(record)
+    assert (old.certificate, old.estimator, old.tiers["high"].fitted) == (None, "raw", None)
+
+
+def test_the_page_says_what_ships_and_what_is_promised(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
+    print_shipped(found)
+    page = capsys.readouterr().out
+    assert found.certificate is not None
+    assert f"Certificate at 0.9 confidence: {found.certificate.shipped} budgets ship" in page
+    assert "Chosen on 20 documents by pooled, certified on the other 20" in page
+    assert "high error <= 0.5 with 0.9 confidence from" in page
+
+
+def test_too_few_documents_are_refused_before_anything_is_answered(tmp_path: Path) -> None:
+    asked = ask(write_samples(tmp_path, pages=1), tmp_path, KeywordRule())
+    with pytest.raises(BadInput, match="1 documents are too few"):
+        calibrate(Oracle(), asked, COSTS, 304, KeywordRule(), log=tmp_path / "log", grid=GRID, confidence=0.95)
+    assert not (tmp_path / "log").exists()
+
+
+def test_wishes_are_checked_as_they_are_typed() -> None:
+    assert wanted(None, False, None, None) == ("pooled", None, None)
+    assert wanted("raw", True, None, ["high=0.1"]) == ("raw", 0.95, {"high": 0.1})
+    with pytest.raises(BadInput, match="add --certify"):
+        wanted(None, False, 0.9, None)
+    with pytest.raises(BadInput, match="--confidence lies between 0.5 and 1, not at 95"):
+        wanted(None, True, 95, None)
+    with pytest.raises(BadInput, match="--ceiling high=10 is no error rate"):
+        wanted(None, True, None, ["high=10"])
+    with pytest.raises(BadInput, match="there is no estimator 'best'"):
+        wanted("best", False, None, None)
+
+
+def test_plan_says_how_many_to_label() -> None:
+    costs = ("--cost", "high=20", "--cost", "low=1")
+    done = typed("plan", "--published", "docvqa", "--samples", *costs, "--repeats", 10, "--power", 0.3, "--json")
+    record = json.loads(done.stdout)
+    assert record["needed"]["high"] == record["rows"][-1]["samples"]["high"]
+    assert record["rows"][-1]["ships"] >= 0.3
+    page = typed("plan", "--published", "docvqa", "--samples", "--ceiling", "high=0.1", "--repeats", 10).stdout
+    assert "No number of questions certifies high error <= 0.1" in page
+    assert "the paper's, not this project's" in page
+
+
+def test_plan_takes_an_estimator_and_refuses_what_it_cannot_do(folder: Path, found: Calibration) -> None:
+    raw, pooled = (
+        json.loads(typed("plan", "--published", "docvqa", "--estimator", name, "--json").stdout)
+        for name in ("raw", "pooled")
+    )
+    assert raw["allocation"]["errors"] != pooled["allocation"]["errors"]
+    assert pooled["estimator"] == "pooled"
+    auto = json.loads(typed("plan", "--curves", folder / "log.jsonl", "--estimator", "auto", "--json").stdout)
+    assert auto["estimator"].startswith("auto: ")
+    with pytest.raises(BadInput, match="'bootstrap' makes a choice and no curves to plan with"):
+        typed("plan", "--published", "docvqa", "--estimator", "bootstrap")
+    with pytest.raises(BadInput, match="'auto' resamples documents"):
+        typed("plan", "--published", "docvqa", "--estimator", "auto")
+    with pytest.raises(BadInput, match="need answers to certify: add --samples here"):
+        typed("plan", "--published", "docvqa", "--ceiling", "high=0.1")
+    with pytest.raises(BadInput, match="--samples takes --mean-budget"):
+        typed("plan", "--published", "docvqa", "--samples", "--total", 1000)
+    with pytest.raises(BadInput, match="add --certify"):
+        typed("calibrate", "nothing.jsonl", "--ceiling", "high=0.1")

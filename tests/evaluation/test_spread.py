@@ -1,0 +1,347 @@
+"""Workers on a Ray cluster give the outcomes of a run without one, survive what happens to them, and name what fails.
+
+Run by ``make test-ray``; where Ray is not installed these are skipped, but for the arithmetic.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.evaluation.oracle import Oracle, write_samples
+from tests.models.tiny import image_processor, tiny, tokenizer
+from typer.testing import CliRunner
+
+from stakes.commands.calibrate import calibrate
+from stakes.commands.evaluate import evaluate
+from stakes.errors import BadInput, StakesError, UnreadableImage
+from stakes.evaluation import spread
+from stakes.evaluation.asked import Asked, ask, ask_pages
+from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.outcomes import read_outcomes
+from stakes.evaluation.runner import Run, run
+from stakes.evaluation.spread import TRIES, OverRay
+from stakes.models.base import Answer, Request
+from stakes.models.copies import copy_of, threads
+
+ROOT = Path(__file__).parents[2]
+GRID = (32, 96, 304)
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: make test-ray")
+# Ray leaves files and sockets to the collector, which pytest would lay at the door of whichever test runs then.
+# What it says of its own use of what it deprecates is not for us.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::DeprecationWarning:ray"
+)
+
+
+@dataclass
+class Mortal(Oracle):
+    """Kills its own process at one question, as often as ``lives`` says, and writes down who loaded it."""
+
+    diary: str = ""
+    word: str = ""
+    lives: int = 0
+
+    def __post_init__(self) -> None:
+        self.write("loaded")
+
+    def write(self, what: str) -> None:
+        with Path(self.diary).open("a") as file:
+            file.write(f"{what} {os.getpid()}\n")
+
+    def _answer(self, request: Request) -> Answer:
+        if self.word and self.word in request.question:
+            deaths = Path(self.diary).read_text().count("died")
+            if deaths < self.lives:
+                self.write("died")
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super()._answer(request)
+
+
+@dataclass
+class Picky(Oracle):
+    """Opens what it is asked about, as a real model does."""
+
+    def _answer(self, request: Request) -> Answer:
+        from stakes.vision.decode import open_image
+
+        open_image(request.image)
+        return super()._answer(request)
+
+
+def gone() -> Oracle:
+    """A model that is not on the worker's machine."""
+    raise BadInput("no model at './gone': it is not a folder")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Ray on two CPUs and little memory, which the runs find and leave running."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    ray.init(
+        address="local", num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False
+    )  # fmt: skip
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> list[Asked]:
+    return ask(write_samples(tmp_path, pages=6), tmp_path)
+
+
+def go(
+    asked: Sequence[Asked],
+    log: Path,
+    make: Callable[[], Any] | None = None,
+    workers: int = 2,
+    model: Any = None,
+    **more: Any,
+) -> Run:
+    """Without ``make``, a run without Ray."""
+    model = model or Oracle()
+    over = None if make is None else OverRay(model, make, workers)
+    lanes = [[budget] * len(asked) for budget in GRID]
+    return run(model, asked, lanes, Setting(), log, batch_size=8, spread=over, **more)
+
+
+def facts(log: Path) -> list[tuple[Any, ...]]:
+    """What a log says, whatever the order and the time taken; a line twice stays twice."""
+    return sorted(tuple(replace(outcome, ms=0.0).__dict__.items()) for outcome in read_outcomes(log))
+
+
+@needs_ray
+def test_workers_give_the_same_log_and_each_loads_its_model_once(
+    cluster: Any, asked: list[Asked], tmp_path: Path
+) -> None:
+    plain = go(asked, tmp_path / "plain.jsonl")
+    heard: list[tuple[int, int]] = []
+
+    class Ears:
+        def start(self, total: int, done: int) -> None:
+            heard.append((total, done))
+
+        def advance(self, answers: int, tokens: int) -> None:
+            heard.append((answers, tokens))
+
+        def finish(self) -> None:
+            heard.append((0, 0))
+
+    make = partial(Mortal, diary=str(tmp_path / "diary"))
+    over = go(asked, tmp_path / "ray.jsonl", make, progress=Ears())
+    assert facts(tmp_path / "ray.jsonl") == facts(tmp_path / "plain.jsonl")
+    assert (list(over.outcomes), over.fingerprint, over.answered, over.changed) == (
+        list(plain.outcomes), plain.fingerprint, 72, 0
+    )  # fmt: skip
+    assert heard[0] == (72, 0)
+    assert [answers for answers, _ in heard[1:-1]] == [8] * 9, "batch by batch, as they are answered"
+    loaded = (tmp_path / "diary").read_text().split("\n")[:-1]
+    assert 1 <= len(loaded) == len(set(loaded)) <= 2, "once a process; a worker that is late may find nothing to do"
+    assert cluster.is_initialized(), "Ray was there before, and stays"
+
+
+@needs_ray
+@pytest.mark.parametrize("ray_first", [True, False])
+def test_either_goes_on_with_the_others_log(cluster: Any, asked: list[Asked], tmp_path: Path, ray_first: bool) -> None:
+    log, whole = tmp_path / "log.jsonl", tmp_path / "whole.jsonl"
+    first, then = (Oracle, None) if ray_first else (None, Oracle)
+    go(asked, whole)
+    go(asked, log, first)
+    log.write_bytes(log.read_bytes()[:9000])
+    kept = len(read_outcomes(log))
+    assert 8 < kept < 64
+    ran = go(asked, log, then)
+    assert (ran.answered, ran.changed) == (72 - kept, 0)
+    assert facts(log) == facts(whole)
+    assert go(asked, log, gone).answered == 0, "nothing is left to ask, so nobody is"
+
+
+@needs_ray
+def test_a_worker_that_dies_is_started_again_and_nothing_is_lost_or_doubled(
+    cluster: Any, asked: list[Asked], tmp_path: Path
+) -> None:
+    diary = tmp_path / "diary"
+    go(asked, tmp_path / "plain.jsonl")
+    over = go(asked, tmp_path / "ray.jsonl", partial(Mortal, diary=str(diary), word="word3x", lives=2))
+    assert diary.read_text().count("died") == 2
+    assert diary.read_text().count("loaded") >= 4
+    assert (over.answered, over.changed) == (72, 0)
+    assert facts(tmp_path / "ray.jsonl") == facts(tmp_path / "plain.jsonl")
+
+
+@needs_ray
+def test_what_kills_every_worker_is_named_and_not_tried_for_ever(
+    cluster: Any, asked: list[Asked], tmp_path: Path
+) -> None:
+    diary, log = tmp_path / "diary", tmp_path / "ray.jsonl"
+    with pytest.raises(StakesError, match=f"samples 'p[0-5]q0' to 'p[2-3]q3': {TRIES} workers died over them"):
+        go(asked, log, partial(Mortal, diary=str(diary), word="word3x", lives=99))
+    assert TRIES <= diary.read_text().count("died") <= 3 * TRIES, "the page is in three stretches"
+    assert all(outcome.document not in ("page2", "page3") for outcome in read_outcomes(log))
+
+
+@needs_ray
+def test_an_error_comes_back_as_itself_and_names_the_sample(cluster: Any, asked: list[Asked], tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    data = (tmp_path / "page1.png").read_bytes()[:600]
+    torn = [replace(one, digest="torn", load=lambda: data) if one.document == "page1" else one for one in asked]
+    with pytest.raises(UnreadableImage, match="^sample 'p1q0': the image cannot be decoded"):
+        go(torn, log, Picky)
+    assert all(outcome.document not in ("page0", "page1") for outcome in read_outcomes(log))
+    kept = (tmp_path / "page4.png").read_bytes()
+    (tmp_path / "page4.png").unlink()
+    with pytest.raises(UnreadableImage, match=r"^sample 'p4q0': no image can be read at .*page4.png"):
+        go(asked, tmp_path / "second.jsonl", Picky)
+    (tmp_path / "page4.png").write_bytes(kept)
+    with pytest.raises(BadInput, match="^no model at './gone': it is not a folder$"):
+        go(asked, tmp_path / "third.jsonl", gone)
+
+
+@needs_ray
+def test_a_worker_with_another_model_is_refused(cluster: Any, asked: list[Asked], tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="a worker's model is not the run's: name differ"):
+        go(asked, tmp_path / "log.jsonl", partial(Oracle, name="another"))
+    assert read_outcomes(tmp_path / "log.jsonl") == []
+
+
+@needs_ray
+def test_drawn_pages_travel_by_their_seed_and_paths_mean_what_they_mean_here(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = ask_pages("shapes", "calibration", per_tier=2)
+    assert max(len(spread._packed(pages, [((i, 32),)], Setting())) for i in range(len(pages))) < 5000
+    monkeypatch.chdir(tmp_path)
+    files = ask(write_samples(Path(), pages=1), "")
+    both = [*files, *pages]
+    grid = [[32] * len(both)]
+    plain = run(Oracle(), both, grid, Setting(), "plain.jsonl")
+    over = run(Oracle(), both, grid, Setting(), "ray.jsonl", spread=OverRay(Oracle(), Oracle, 1))
+    assert over.outcomes == plain.outcomes
+
+
+def test_an_image_is_sent_once_a_stretch(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs Ray: make test-ray")
+    data = os.urandom(100_000)
+    asked = ask(write_samples(tmp_path, pages=1), tmp_path)
+    asked = [replace(one, load=partial(bytes, bytes(bytearray(data)))) for one in asked]
+    unit = [tuple((i, budget) for i in range(4)) for budget in GRID]
+    assert len(spread._packed(asked, unit, Setting())) < 110_000
+
+
+DRIVER = """
+import os, sys
+from pathlib import Path
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+import ray
+from functools import partial
+from tests.evaluation.oracle import Oracle, write_samples
+from stakes.evaluation.asked import ask
+from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.runner import run
+from stakes.evaluation.spread import OverRay
+folder = Path(sys.argv[1])
+ray.init(address="local", num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
+asked = ask(write_samples(folder, pages=6), folder)
+over = OverRay(Oracle(), partial(Oracle, seconds=0.4), 2)
+run(Oracle(), asked, [[b] * len(asked) for b in (32, 96, 304)], Setting(), folder / "log.jsonl", batch_size=8,
+    spread=over)
+"""
+
+
+@needs_ray
+def test_a_driver_killed_outright_leaves_a_log_that_resumes_with_and_without_ray(
+    cluster: Any, asked: list[Asked], tmp_path: Path
+) -> None:
+    go(asked, tmp_path / "whole.jsonl")
+    log = tmp_path / "log.jsonl"
+    with (tmp_path / "said").open("wb") as said:
+        driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], cwd=ROOT, stderr=said)
+        until = time.monotonic() + 120
+        while time.monotonic() < until and (not log.exists() or log.read_bytes().count(b"\n") < 16):
+            assert driver.poll() is None, (tmp_path / "said").read_text()
+            time.sleep(0.02)
+        driver.kill()
+        driver.wait()
+    kept = len(read_outcomes(log))
+    assert 16 <= kept < 72
+    (tmp_path / "again.jsonl").write_bytes(log.read_bytes())
+    for path, make in ((log, None), (tmp_path / "again.jsonl", Oracle)):
+        assert go(asked, path, make).answered == 72 - kept
+        assert facts(path) == facts(tmp_path / "whole.jsonl")
+
+
+def stakes(*words: object) -> None:
+    app = typer.Typer()
+    app.command()(calibrate)
+    app.command()(evaluate)
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception is not None:
+        raise done.exception
+
+
+@needs_ray
+def test_the_commands_write_the_same_policy_and_the_same_comparison(cluster: Any, tmp_path: Path) -> None:
+    model = tiny("qwen2_5_vl")
+    model.model.save_pretrained(tmp_path / "vlm")
+    tokenizer().save_pretrained(tmp_path / "vlm")
+    image_processor("qwen2_5_vl").save_pretrained(tmp_path / "vlm")
+    (tmp_path / "vlm" / "chat_template.jinja").write_text(model.processor.template, encoding="utf-8")
+    for how in ("plain", "ray"):
+        over = ("--ray", "--ray-workers", 2) if how == "ray" else ()
+        policy = tmp_path / f"{how}.json"
+        pages = ("--pages", "shapes", "--per-tier", 3, "--model", tmp_path / "vlm", *over)
+        deletion = ("--mechanism", "deletion", "--mean-budget", 30, "--grid", "12,30,48")
+        stakes("calibrate", *pages, *deletion, "-o", policy)
+        stakes("evaluate", *pages, "--policy", policy)
+    assert (tmp_path / "ray.json").read_bytes() == (tmp_path / "plain.json").read_bytes()
+    for log in ("outcomes", "evaluation"):
+        assert facts(tmp_path / f"ray.{log}.jsonl") == facts(tmp_path / f"plain.{log}.jsonl")
+    assert len(facts(tmp_path / "ray.outcomes.jsonl")) == 18
+
+
+def test_words_that_contradict_each_other_are_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    pages = ("--pages", "shapes", "--per-tier", 1, "-o", tmp_path / "policy.json")
+    with pytest.raises(BadInput, match="--ray-workers 3 says how many workers Ray has; give --ray with it"):
+        stakes("calibrate", *pages, "--model", "./gone", "--ray-workers", 3)
+    with pytest.raises(BadInput, match="is an address, whose server"):
+        stakes("calibrate", *pages, "--endpoint", "http://127.0.0.1:9/v1", "--ray")
+    with pytest.raises(BadInput, match="at least one worker is needed, not 0"):
+        stakes("calibrate", *pages, "--model", "./gone", "--ray", "--ray-workers", 0)
+
+
+def test_every_worker_has_its_share_of_the_cluster() -> None:
+    share = spread._share
+    mine = threads()
+    assert share({"CPU": 4.0 * mine}, None, gpu=False) == (4, {"num_cpus": float(mine)})
+    assert share({"CPU": 0.5 * mine}, None, gpu=False)[0] == 1
+    assert share({"CPU": 8.0}, 3, gpu=False) == (3, {"num_cpus": 2.0})
+    assert share({"CPU": 2.0}, 4, gpu=False) == (4, {"num_cpus": 0.5})
+    assert share({"CPU": 16.0, "GPU": 4.0}, None, gpu=True) == (4, {"num_cpus": 1.0, "num_gpus": 1.0})
+    assert share({"CPU": 16.0, "GPU": 2.0}, 3, gpu=True) == (3, {"num_cpus": 1.0, "num_gpus": 0.5})
+    assert share({"CPU": 2.0, "GPU": 4.0}, None, gpu=True) == (4, {"num_cpus": 0.5, "num_gpus": 1.0})
+    with pytest.raises(BadInput, match="the Ray cluster has none"):
+        share({"CPU": 2.0}, None, gpu=True)
+
+
+def test_what_cannot_be_spread_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="is an address, whose server is asked many questions at once"):
+        copy_of(Oracle(), "http://127.0.0.1:8000/v1")
+    with monkeypatch.context() as without:
+        without.setattr(spread, "find_spec", lambda name: None)
+        with pytest.raises(BadInput, match="pip install 'stakes"):
+            OverRay(Oracle(), Oracle)
+    with pytest.raises(BadInput, match="at least one worker is needed, not 0"):
+        OverRay(Oracle(), Oracle, 0)

@@ -1,0 +1,180 @@
+"""The whole experiment on plain pages, with a ruler in place of the OCR engine: print reads from eight pixels on.
+
+The engine itself is tested in tests/models/test_ocr.py; here its place is taken by a rule, so that three sets at 13
+budgets take seconds and every figure can be worked out by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+pytest.importorskip("rapidocr", reason="needs the extra [ocr]")
+
+from stakes.errors import BadInput
+from stakes.evaluation.asked import Asked
+from stakes.experiments.legibility import Findings, run_legibility
+from stakes.experiments.legibility_arms import _within_tiers, print_weights
+from stakes.experiments.legibility_data import SIDE, real_set, scaled
+from stakes.experiments.legibility_tables import tables
+from stakes.models.ocr import Legibility
+from stakes.models.ocr_engine import Line
+
+PAGES, READS_FROM = 12, 8.0
+PRINT = {"high": 24.0, "low": 16.0}  # heights on the smallest page; others are up to twice as high
+
+
+class Ruler:
+    """Two lines on every page, as high as the page's grey says; a line lower than eight pixels reads as rubbish."""
+
+    def detect(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        height, width = pixels.shape[:2]
+        grow = 1 + (int(pixels[0, 0, 0]) - 100) / 100
+        boxes = []
+        for top, tier in ((0.2, "high"), (0.6, "low")):
+            y, x, high = top * height, 0.1 * width, PRINT[tier] * grow * height / SIDE
+            boxes.append([[x, y], [x + 0.3 * width, y], [x + 0.3 * width, y + high], [x, y + high]])
+        return np.asarray(boxes, np.float32)
+
+    def recognise(self, pixels: NDArray[np.uint8], quad: NDArray[np.float32]) -> Line:
+        a, b, c, d = ((float(x), float(y)) for x, y in quad)
+        high = d[1] - a[1]
+        text = "total 4500" if a[1] < 0.4 * pixels.shape[0] else "by Ogden"
+        text = text if high >= READS_FROM else "xxxxxxxx"
+        return Line((a, b, c, d), text, 0.9, tuple((i + 0.5) / len(text) for i in range(len(text))))
+
+
+def write(folder: Path, name: str, size: tuple[int, int]) -> None:
+    (folder / name).mkdir(parents=True)
+    lines = []
+    for number in range(PAGES):
+        Image.new("RGB", size, (100 + 8 * number,) * 3).save(folder / name / f"{number}.png")
+        for tier, answer in (("high", "4,500"), ("low", "Ogden")):
+            question = "What is the total?" if tier == "high" else "Who signed?"
+            row = {"id": f"{name}{number}{tier}", "image": f"{number}.png", "question": question, "answers": [answer]}
+            lines.append(json.dumps({**row, "tier": tier, "document": f"{name}{number}", "task": name}))
+    row = {"id": f"{name}x", "image": "0.png", "question": "Who?", "answers": ["nobody"], "tier": "low"}
+    lines.append(json.dumps(row))
+    (folder / name / "questions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real")
+    for name in ("docvqa", "chartqa", "sroie"):  # the same pages, so that a reading serves all three
+        write(folder, name, (784, 1008))
+    return folder
+
+
+def reader(folder: Path) -> Legibility:
+    model = Legibility(cache=folder)
+    model.pages.engine = Ruler()  # type: ignore[assignment]
+    return model
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("out")
+
+
+@pytest.fixture(scope="module")
+def found(data: Path, out: Path) -> Findings:
+    return run_legibility(data, out, model=reader(out / "cache"))
+
+
+def test_pages_are_scaled_to_one_side_and_small_ones_named(data: Path, tmp_path: Path) -> None:
+    write(tmp_path, "chartqa", (392, 504))
+    one = real_set(tmp_path, "chartqa").asked[0]
+    assert one.size == (784, 1008)
+    image: Any = one.load()
+    assert image.size == one.size
+    kept = real_set(data, "docvqa").asked[0]
+    assert scaled(kept, SIDE) is kept
+    assert scaled(kept, 504).digest != kept.digest
+    write(tmp_path, "sroie", (100, 1008))
+    thin = real_set(tmp_path, "sroie")
+    assert not thin.asked
+    assert len(thin.small) == 2 * PAGES + 1
+    with pytest.raises(BadInput, match=r"there is no .*docvqa"):
+        real_set(tmp_path, "docvqa")
+
+
+def test_curves_are_what_the_ruler_says(found: Findings) -> None:
+    docvqa = found.sets[0]
+    assert docvqa.counts == {"high": PAGES, "low": PAGES}
+    assert docvqa.apart == {"low": 1}
+    for tier, curve in docvqa.curves.items():
+        assert list(curve.errors) == sorted(curve.errors, reverse=True)
+        # 576 tokens of 1008: a scale of 0.75, so print of 10.7 pixels reads; all of it is higher
+        assert curve.error(576) == 0
+        # 128 tokens: about 0.36, so print of 23 pixels reads
+        lost = sum(PRINT[tier] * (1 + 8 * n / 100) * 0.355 < READS_FROM for n in range(PAGES)) / PAGES
+        assert curve.error(128) == pytest.approx(lost, abs=0.13)
+    assert docvqa.with_apart("low", 576) == pytest.approx(1 / (PAGES + 1))
+
+
+def test_sets_of_one_print_read_alike(found: Findings) -> None:
+    docvqa, chartqa, sroie = found.sets
+    assert docvqa.curves == sroie.curves
+    assert chartqa.curves["high"].errors == docvqa.curves["high"].errors
+
+
+def test_large_print_in_the_dear_tier_leaves_cost_nothing_to_gain(found: Findings) -> None:
+    arms = {row.arm: row for row in found.sets[0].arms.comparison.rows}
+    assert set(arms) == {"uniform", "content", "cost", "anti", "print", "cost+print"}
+    assert arms["cost"].errors["low"] > arms["uniform"].errors["low"]
+    assert found.sets[0].arms.deviation < 0.004
+    # All pages are of one size, so small print alone decides, and giving it more tokens saves some of it.
+    assert arms["print"].average <= arms["uniform"].average
+
+
+def test_the_record_is_plain_json_without_texts(found: Findings) -> None:
+    text = json.dumps(found.record())
+    assert "Ogden" not in text
+    assert "total" in text  # the arms' totals, not the question
+    assert "Who signed" not in text
+    record = json.loads(text)
+    assert record["basis"] == "legibility"
+    assert set(record["sets"]) == {"docvqa", "chartqa", "sroie"}
+    assert record["mixed"]["each"] == 2 * PAGES
+
+
+def test_tables_stand_beside_the_published_figures(found: Findings) -> None:
+    made = {table.name: table for table in tables(found)}
+    assert len(made) == 10
+    arms = made["docvqa-arms"].rows
+    assert ("published", "cost", 0.133, 0.843, 0.252) in [row[:5] for row in arms]
+    assert {row[0] for row in made["sroie-arms"].rows} == {"legibility"}
+    assert made["mixed"].rows[-1][0] == "published"
+    assert "legibility, not a VLM's error" in made["docvqa-curves"].findings[0]
+    assert any("slopes" in line for line in made["chartqa-curves"].findings)
+
+
+def test_a_second_run_reads_nothing(data: Path, out: Path, found: Findings) -> None:
+    again = reader(out / "cache")
+    again.pages.engine = None  # type: ignore[assignment]
+    second = run_legibility(data, out, sets=["sroie"], model=again)
+    assert second.sets[0].record() == found.sets[2].record()
+    assert json.loads((out / "sroie.apart.json").read_text())["why"] == {
+        "sroiex": "its answer is not found on the page at native size"
+    }
+
+
+def test_composed_arms_keep_every_tiers_total(data: Path, tmp_path: Path) -> None:
+    model = reader(tmp_path / "cache")
+    asked: list[Asked] = [one for one in real_set(data, "docvqa").asked if not one.id.endswith("x")]
+    native = [model.native_tokens(*one.size, "resolution") for one in asked]
+    weights = print_weights(model, asked, native)
+    assert weights[0] == max(weights)  # the smallest print asks for most
+    tiers = [one.tier for one in asked]
+    cost = [512 if tier == "high" else 96 for tier in tiers]
+    shared = _within_tiers(tiers, cost, weights, native, 4)
+    for tier, budget in (("high", 512), ("low", 96)):
+        assert sum(b for b, t in zip(shared, tiers, strict=True) if t == tier) == budget * PAGES
+    assert shared[0] > 512 > shared[-2]

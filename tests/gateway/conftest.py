@@ -1,0 +1,27 @@
+"""A scripted upstream and a gateway in front of it, both on real sockets."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tests.gateway.gateways import Gateway, gateway
+from tests.gateway.upstream import Upstream, serving
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with serving() as one:
+        yield one
+
+
+@pytest.fixture
+def front(upstream: Upstream) -> Iterator[Gateway]:
+    """A gateway with default settings."""
+    with gateway(upstream.url) as one:
+        yield one
+
+
+@pytest.fixture
+def http() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=20, trust_env=False) as client:
+        yield client

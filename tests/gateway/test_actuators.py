@@ -1,0 +1,120 @@
+"""Where resizing cannot work the engine's own parameter is set, to the most tokens that the budgets allow."""
+
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.gateway.gateways import PAGE, ask, gateway, policy
+from tests.gateway.upstream import Upstream
+
+from stakes import BadInput, count_tokens
+from stakes.gateway import actuators
+from stakes.gateway.actuators import choose_rung, engine_rungs
+from stakes.gateway.refusal import Refused
+
+
+@pytest.mark.parametrize(
+    ("actuator", "family", "expected"),
+    [
+        ("vllm", "qwen2.5-vl", {"min_pixels": 3136, "max_pixels": 256 * 784}),
+        ("vllm", "gemma4", {"max_soft_tokens": 140}),
+        ("lmdeploy", "qwen2.5-vl", {"image": {"min_pixels": 3136, "max_pixels": 256 * 784}}),
+        ("lmdeploy", "internvl", {"image": {"max_dynamic_patch": 1}}),
+    ],
+)
+def test_an_engines_parameter_is_written_flat_or_nested(
+    upstream: Upstream, http: httpx.Client, actuator: str, family: str, expected: dict[str, Any]
+) -> None:
+    with gateway(upstream.url, policy(family=family), actuator=actuator) as front:
+        body = ask("What is the total?", mm_processor_kwargs={"kept": 1})
+        reply = http.post(f"{front.base_url}/chat/completions", json=body)
+    assert reply.status_code == 200
+    sent = upstream.last.json
+    assert sent["mm_processor_kwargs"] == {"kept": 1, **expected}
+    assert sent["messages"] == body["messages"]  # the image itself is as it was
+    assert int(reply.headers["x-stakes-predicted-tokens"]) <= 256
+
+
+@pytest.mark.parametrize(
+    ("family", "actuator", "budget", "put"),
+    [
+        ("gpt-4o", "detail", 300, {"detail": "low"}),
+        ("gpt-4o", "detail", 1200, {"detail": "high"}),
+        ("gemini-3", "detail", 300, {"detail": "low"}),
+        ("gemini-3", "detail", 1200, {"detail": "high"}),
+    ],
+)
+def test_detail_is_set_on_each_image(
+    upstream: Upstream, http: httpx.Client, family: str, actuator: str, budget: int, put: dict[str, str]
+) -> None:
+    rules = policy(
+        family=family,
+        mean_budget=budget,
+        tiers={"high": {"cost": 5, "budget": budget}, "low": {"cost": 1, "budget": budget}},
+    )
+    with gateway(upstream.url, rules, actuator=actuator) as front:
+        assert http.post(f"{front.base_url}/chat/completions", json=ask()).status_code == 200
+    assert upstream.last.json["messages"][0]["content"][0]["image_url"] == {"url": PAGE, **put}
+
+
+def test_gemini_is_told_its_media_resolution(upstream: Upstream, http: httpx.Client) -> None:
+    tiers = {"high": {"cost": 5, "budget": 600}, "low": {"cost": 1, "budget": 300}}
+    with gateway(upstream.url, policy(family="gemini-3", mean_budget=600, tiers=tiers), actuator="gemini") as front:
+        http.post(f"{front.base_url}/chat/completions", json=ask("What is the total?"))
+        assert upstream.last.json["messages"][0]["content"][0]["media_resolution"] == {
+            "level": "MEDIA_RESOLUTION_MEDIUM"
+        }
+        http.post(f"{front.base_url}/chat/completions", json=ask("Who signed it?"))
+        assert upstream.last.json["messages"][0]["content"][0]["media_resolution"] == {"level": "MEDIA_RESOLUTION_LOW"}
+
+
+def test_pixels_for_gpt_ask_for_high_detail_and_leave_low_alone(upstream: Upstream, http: httpx.Client) -> None:
+    tiers = {"high": {"cost": 5, "budget": 600}, "low": {"cost": 1, "budget": 300}}
+    with gateway(upstream.url, policy(family="gpt-4o", mean_budget=600, tiers=tiers)) as front:
+        http.post(f"{front.base_url}/chat/completions", json=ask("Who signed it?"))
+        sent = upstream.last.json["messages"][0]["content"][0]["image_url"]
+        assert sent["detail"] == "high"
+        assert sent["url"] != PAGE
+        low = ask("Who signed it?")
+        low["messages"][0]["content"][0]["image_url"]["detail"] = "low"
+        reply = http.post(f"{front.base_url}/chat/completions", json=low)
+        assert reply.headers["x-stakes-outcome"] == "uncompressed"
+        assert upstream.last.json == low
+
+
+def test_a_budget_below_every_setting_is_refused_by_name(upstream: Upstream, http: httpx.Client) -> None:
+    with gateway(upstream.url, policy(family="internvl"), actuator="vllm") as front:
+        reply = http.post(f"{front.base_url}/chat/completions", json=ask("Who signed it?"))
+    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "infeasible_budget")
+    assert reply.json()["error"]["message"] == "no setting takes 64 tokens or fewer; the least is 256"
+
+
+@pytest.mark.parametrize(
+    ("actuator", "family"),
+    [("pixels", "smolvlm"), ("vllm", "gpt-4o"), ("detail", "qwen2.5-vl"), ("gemini", "gpt-4o"), ("vllm", "gemma3")],
+)
+def test_what_could_never_work_is_refused_at_the_start(actuator: Any, family: str) -> None:
+    with pytest.raises(BadInput):
+        actuators.check(actuator, family)
+
+
+@given(
+    st.lists(st.tuples(st.integers(60, 3000), st.integers(60, 3000)), min_size=1, max_size=4),
+    st.integers(8, 4000),
+    st.sampled_from(["qwen2.5-vl", "qwen3-vl", "internvl", "gemma4", "idefics3", "smolvlm"]),
+)
+def test_the_setting_is_the_largest_within_the_budget(sizes: list[tuple[int, int]], total: int, family: str) -> None:
+    rungs = engine_rungs(family, total)
+    every = [sum(rung.formula.tokens(*size) for size in sizes) for rung in rungs]
+    within = [tokens for tokens in every if tokens <= total]
+    if not within:
+        with pytest.raises(Refused):
+            choose_rung(rungs, sizes, total)
+        return
+    rung, tokens = choose_rung(rungs, sizes, total)
+    assert sum(tokens) == max(within)
+    if family.startswith("qwen"):
+        pixels = rung.setting["max_pixels"]
+        assert tokens == [count_tokens(family, *size, max_pixels=pixels) for size in sizes]

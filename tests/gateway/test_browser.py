@@ -1,0 +1,197 @@
+"""The live page in a real browser, in front of the embedded reader: it loads, asks, and shows both images.
+
+make test-browser                                   # or, for the picture in the docs:
+SCREENSHOT=docs/gateway.png make test-browser
+"""
+
+import io
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tests.gateway.gateways import Gateway, gateway, policy
+
+from stakes.data import pages
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: make test-browser")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; on Debian: apt-get install chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as player:
+        one = player.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)  # a fresh profile each time
+        yield one
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[str]:
+    """The embedded reader behind its own server."""
+    from stakes.gateway.running import running
+    from stakes.gateway.served import app_of
+    from stakes.models import load
+
+    with running(app_of(load("embedded"), "embedded")) as address:
+        yield f"{address}/v1"
+
+
+@pytest.fixture
+def front(reader: str) -> Iterator[Gateway]:
+    with gateway(reader, policy(mean_budget=400, tiers=_tiers(), fingerprint="example"), keep_images=6) as one:
+        yield one
+
+
+def _tiers() -> dict[str, Any]:
+    return {"high": {"cost": 5, "budget": 576}, "low": {"cost": 1, "budget": 160}}
+
+
+class Watched:
+    """A page whose every complaint and every request is noted."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        self.context = browser.new_context(viewport={"width": 1200, "height": 900}, **options)
+        self.page = self.context.new_page()
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._heard)
+        self.page.goto(address)
+
+    def _heard(self, line: Any) -> None:
+        if line.type == "error":
+            self.complaints.append(line.text)
+
+    def wait(self, what: str, pattern: str, seconds: float = 30) -> None:
+        playwright.expect(self.page.locator(what)).to_have_text(re.compile(pattern), timeout=1000 * seconds)
+
+
+def _sheet(tmp_path: Path, seed: int) -> tuple[Path, Any]:
+    drawn = pages.draw("forms", seed=seed, split="test")
+    path = tmp_path / f"page-{seed}.png"
+    drawn.image.save(path)
+    return path, drawn.questions
+
+
+def test_it_loads_asks_and_shows_both_images(browser: Any, front: Gateway, tmp_path: Path) -> None:
+    one = Watched(browser, front.address, color_scheme="light")
+    page = one.page
+    one.wait("#standing", "enforce · qwen2.5-vl")
+    one.wait("#decisions", "No image request yet")
+    playwright.expect(page.locator("#model")).to_have_value("embedded")
+    for seed in range(3):
+        path, questions = _sheet(tmp_path, seed)
+        high = next(question for question in questions if question.tier == "high")
+        low = next(question for question in questions if question.tier == "low")
+        for count, (question, tier) in enumerate(((high, "high"), (low, "low")), 1):
+            page.fill("#question", question.text)
+            page.set_input_files("#image", path)
+            page.select_option("#tier", tier)
+            page.click("#ask button")
+            one.wait("#answer dl", f"tier{tier}")
+            playwright.expect(page.locator("#decisions li")).to_have_count(2 * seed + count, timeout=20000)
+    newest = page.locator("#decisions li").first
+    playwright.expect(newest.locator("img")).to_have_count(2)
+    page.wait_for_function("[...document.querySelectorAll('#decisions img')].every(i => i.complete && i.naturalWidth)")
+    sizes = newest.locator("img").evaluate_all("all => all.map(i => [i.naturalWidth, i.naturalHeight])")
+    assert sizes[0][0] * sizes[0][1] > 160 * 784 >= sizes[1][0] * sizes[1][1]
+    playwright.expect(newest).to_contain_text("server counted")
+    one.wait("#agreed", "^100 %$")
+    assert page.locator("#answer .text").inner_text().strip()
+    saved = sum(front.metric("tokens_total", tier=tier, kind="saved") for tier in ("high", "low"))
+    assert saved > 0
+    one.wait("#saved", f"^{saved:,.0f}$")
+    assert one.complaints == []
+    assert {re.sub(r"^(blob:)?(https?://[^/]+|data:).*", r"\2", url) for url in one.asked} <= {front.address, "data:"}
+    if wanted := os.environ.get("SCREENSHOT"):
+        _photograph(page, wanted)
+    one.context.close()
+
+
+def _photograph(page: Any, path: str) -> None:
+    """The upper part of the page, light and dark side by side; in few colours, since it lies in the repository."""
+    sheet = Image.new("RGB", (2400, 1400))
+    for place, scheme in enumerate(("light", "dark")):
+        page.emulate_media(color_scheme=scheme)
+        shot = page.screenshot(clip={"x": 0, "y": 0, "width": 1200, "height": 1400}, full_page=True)
+        sheet.paste(Image.open(io.BytesIO(shot)), (1200 * place, 0))
+    small = sheet.resize((1500, 875), Image.Resampling.LANCZOS)
+    small.quantize(200, method=Image.Quantize.FASTOCTREE).save(path, optimize=True)
+
+
+def test_it_can_be_used_by_keyboard_alone(browser: Any, front: Gateway, tmp_path: Path) -> None:
+    one = Watched(browser, front.address)
+    page, (path, questions) = one.page, _sheet(tmp_path, 0)
+    one.wait("#standing", "enforce")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.set_input_files("#image", path)  # a file dialog is the system's own
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "question"
+    page.keyboard.type(questions[0].text)
+    page.keyboard.press("Enter")
+    one.wait("#answer dl", "predicted tokens")
+    button = page.locator("#decisions li button").first
+    button.focus()
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#large")).to_be_visible()
+    page.keyboard.press("Escape")
+    playwright.expect(page.locator("#large")).to_be_hidden()
+    assert page.evaluate("document.activeElement.closest('.pair') !== null")  # back where it was
+    assert one.complaints == []
+    one.context.close()
+
+
+def test_dark_is_dark_and_the_button_turns_it(browser: Any, front: Gateway) -> None:
+    def brightness(page: Any) -> int:
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in re.findall(r"\d+", colour)[:3])
+
+    one = Watched(browser, front.address, color_scheme="dark")
+    assert brightness(one.page) < 150
+    one.page.click("#theme")
+    assert brightness(one.page) > 600
+    one.page.reload()
+    assert brightness(one.page) > 600  # remembered
+    one.context.close()
+
+
+def test_a_narrow_window_does_not_scroll_sideways(browser: Any, front: Gateway) -> None:
+    one = Watched(browser, front.address)
+    one.page.set_viewport_size({"width": 360, "height": 700})
+    one.wait("#standing", "enforce")
+    assert one.page.evaluate("document.documentElement.scrollWidth") <= 360
+    one.context.close()
+
+
+def test_a_gateway_with_keys_asks_for_one(browser: Any, reader: str) -> None:
+    with gateway(reader, client_keys=("correct-horse",)) as front:
+        one = Watched(browser, front.address)
+        one.wait("#standing", "Locked")
+        one.page.fill("#key", "correct-horse")
+        one.page.keyboard.press("Enter")
+        one.wait("#standing", "enforce")
+        playwright.expect(one.page.locator("#lock")).to_be_hidden()
+        playwright.expect(one.page.locator("#model")).to_have_value("embedded")
+        one.context.close()
+
+
+def test_a_strangers_words_stay_words(browser: Any, front: Gateway, tmp_path: Path) -> None:
+    one = Watched(browser, front.address)
+    path, _ = _sheet(tmp_path, 0)
+    words = "<img src=x onerror='document.title=1'> total <b>"
+    one.page.fill("#question", words)
+    one.page.set_input_files("#image", path)
+    one.page.click("#ask button")
+    playwright.expect(one.page.locator("#decisions .asked").first).to_have_text(words, timeout=20000)
+    assert one.page.title() == "stakes gateway"
+    one.context.close()

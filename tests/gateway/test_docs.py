@@ -1,0 +1,61 @@
+"""docs/gateway.md: every option, header, metric and path that it names exists, and its example runs."""
+
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.gateway.gateways import ask, encoded, gateway, page
+from tests.gateway.upstream import Upstream
+from typer.main import get_command
+
+from stakes.cli import app
+
+TEXT = (Path(__file__).parents[2] / "docs/gateway.md").read_text("utf-8")
+
+
+def _options(command: str) -> set[str]:
+    found = get_command(app).commands[command]  # type: ignore[attr-defined]
+    return {name for one in found.params for name in (*one.opts, *one.secondary_opts)}
+
+
+@pytest.mark.parametrize("line", re.findall(r"^stakes .+$", TEXT, re.MULTILINE))
+def test_every_command_line_is_one(line: str) -> None:
+    command = shlex.split(line)[1]
+    used = {word for word in shlex.split(line) if word.startswith("--")}
+    assert used <= _options(command), line
+
+
+def test_every_option_in_the_text_is_one_of_serve() -> None:
+    used = set(re.findall(r"`(--[a-z-]+)", TEXT))
+    assert len(used) > 12
+    assert used - {"--json"} <= _options("serve")
+
+
+def test_every_header_and_metric_is_told(upstream: Upstream, http: httpx.Client) -> None:
+    with gateway(upstream.url) as front:
+        told = http.post(f"{front.base_url}/chat/completions", json=ask()).headers
+        there = set(front.app.state.metrics.registry._names_to_collectors)
+        for path in ("/healthz", "/readyz", "/metrics", "/stakes/state", "/"):
+            assert http.get(front.address + path).status_code == 200
+    out = TEXT.split("| header out |")[1].split("Refusals")[0]
+    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == {name for name in told if name.startswith("x-stakes-")}
+    named = set(re.findall(r"`(stakes_\w+)[`{]", TEXT))
+    assert named <= there
+    assert {one for one in there if one.endswith("_total")} <= named  # no counter is left out
+
+
+def test_the_python_example_runs(upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("page.png").write_bytes(encoded(page()))
+    found = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert found
+    with gateway(upstream.url) as front, redirect_stdout(io.StringIO()) as out:
+        code = found[1].replace("http://127.0.0.1:8080", front.address).replace('open("page.png", "rb").read()', "PAGE")
+        exec(compile(code, "gateway.md", "exec"), {"PAGE": Path("page.png").read_bytes()})
+    answer, tier, tokens = out.getvalue().splitlines()
+    assert (answer, tier) == ("42", 'high keyword "total"')
+    assert re.fullmatch(r"1260 to \d+", tokens)

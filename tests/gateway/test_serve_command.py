@@ -1,0 +1,122 @@
+"""``stakes serve`` as a person runs it: a process of its own, stopped by a signal, and one sentence for bad input."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.gateway.gateways import ask, policy
+from tests.gateway.upstream import Seen, Upstream, Wire, frame, until
+
+BUDGETS = ["--budget", "high=256", "--budget", "low=64"]
+
+
+@contextmanager
+def process(*options: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, object]]]:
+    command = [sys.executable, "-m", "stakes.cli", "serve", "--port", "0", "--json", "--no-probe", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            text = ""
+            while not text.endswith("}\n"):
+                line = running.stdout.readline()
+                assert line, running.communicate()[1]
+                text = line if line == "{\n" else text + line
+            yield running, json.loads(text)
+        finally:
+            if running.poll() is None:
+                running.kill()
+            running.wait(10)
+
+
+def test_it_serves_reloads_and_drains_on_sigterm(upstream: Upstream, tmp_path: Path, http: httpx.Client) -> None:
+    path = tmp_path / "policy.json"
+    policy().save(path)
+    go_on, begun = threading.Event(), threading.Event()
+
+    def script(seen: Seen, wire: Wire) -> None:
+        wire.begin_stream()
+        wire.chunk(frame("4"))
+        begun.set()
+        go_on.wait(20)
+        wire.chunk(frame("2"))
+        wire.end()
+
+    with process("--policy", str(path), "--upstream", upstream.url) as (running, about):
+        assert about["budgets"] == {"high": 256, "low": 64}
+        reply = http.post(f"{about['address']}/chat/completions", json=ask())
+        assert reply.headers["x-stakes-budget"] == "256"
+        upstream.script = script
+        text: list[str] = []
+        reader = threading.Thread(
+            target=lambda: text.append(
+                http.post(f"{about['address']}/chat/completions", json={"messages": [], "stream": True}).text
+            )
+        )
+        reader.start()
+        assert begun.wait(10)
+        running.send_signal(signal.SIGTERM)
+        assert not until(lambda: running.poll() is not None, 0.4)  # it waits for the stream
+        go_on.set()
+        reader.join(10)
+        assert text == [(frame("4") + frame("2")).decode()]
+        assert running.wait(10) in (0, -signal.SIGTERM)
+        assert running.stderr is not None
+        events = [json.loads(line)["event"] for line in running.stderr.read().splitlines()]
+        assert events == ["request"]
+
+
+def test_budgets_of_ones_own_are_served_and_called_that(upstream: Upstream, tmp_path: Path, http: httpx.Client) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first-key-1\nsecond-key-2\n")
+    with process(*BUDGETS, "--upstream", upstream.url, "--key-file", str(keys), "--mode", "observe") as (_, about):
+        assert about["origin"] == "chosen, not calibrated"
+        assert http.post(f"{about['address']}/chat/completions", json=ask()).status_code == 401
+        reply = http.post(
+            f"{about['address']}/chat/completions", json=ask(), headers={"authorization": "Bearer second-key-2"}
+        )
+        assert (reply.headers["x-stakes-mode"], reply.headers["x-stakes-policy"]) == ("observe", "uncalibrated")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "give --policy FILE, or budgets of your own"),
+        (["--policy", "nowhere.json"], "there is no policy file nowhere.json"),
+        (["--budget", "high"], "'high' is no budget"),
+        (["--budget", "high=0"], "'high=0' is no budget"),
+        ([*BUDGETS, "--budget", "low=9"], "'low=9' is no budget"),
+        (["--budget", "high=256"], "the signal can answer tier 'low'"),
+        ([*BUDGETS, "--mode", "guess"], "mode is one of observe, enforce"),
+        ([*BUDGETS, "--upstream", "http://"], "not an http(s) address"),
+        ([*BUDGETS, "--family", "smolvlm"], "not controllable by resizing"),
+        ([*BUDGETS, "--key-file", "nowhere"], "no keys can be read from nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(
+    options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from stakes.cli import main
+
+    upstream = [] if "--upstream" in options else ["--upstream", "http://127.0.0.1:1/v1"]
+    with pytest.raises(SystemExit) as left:
+        main(["serve", *options, *upstream])
+    assert left.value.code == 2
+    said = capsys.readouterr()
+    assert sentence in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_taken_port_is_told(upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+    from stakes.cli import main
+
+    port = upstream.url.split(":")[2].removesuffix("/v1")
+    with pytest.raises(SystemExit):
+        main(["serve", *BUDGETS, "--upstream", upstream.url, "--port", port])
+    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err

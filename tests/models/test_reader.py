@@ -1,0 +1,61 @@
+"""The shipped reader: loads offline, reads pages, and refuses files that are not the shipped ones."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stakes import models
+from stakes.data import pages
+from stakes.errors import BadInput
+from stakes.models import Request, reader
+
+
+@pytest.fixture(scope="module")
+def embedded() -> models.VLM:
+    vlm: models.VLM = models.load("embedded")
+    return vlm
+
+
+def test_it_reads_swatches_and_most_of_a_form(embedded: models.VLM) -> None:
+    swatch = pages.draw("swatches", 5, split="test")
+    form = pages.draw("forms", 5, split="test")
+    asked = [(page, question) for page in (swatch, form) for question in page.questions]
+    answers = embedded.answer([Request(page.image, question.text) for page, question in asked])
+    right = [answer.text == question.answers[0] for answer, (_, question) in zip(answers, asked, strict=True)]
+    assert right[0]
+    assert sum(right) > len(right) / 2
+
+
+def test_the_same_page_gives_the_same_answer(embedded: models.VLM) -> None:
+    first, again = (pages.draw("charts", 3, split="test") for _ in range(2))
+    assert first.image.tobytes() == again.image.tobytes()
+    texts = [[a.text for a in embedded.answer([Request(p.image, q.text) for q in p.questions])] for p in (first, again)]
+    assert texts[0] == texts[1]
+
+
+def test_shipped_files_are_small_safe_and_complete() -> None:
+    for name in reader.SHIPPED:
+        folder = reader.shipped_folder(name)
+        assert {p.suffix for p in folder.iterdir()} <= {".json", ".jinja", ".safetensors"}
+        assert max(p.stat().st_size for p in folder.iterdir()) <= 15_000_000
+    assert sum(p.stat().st_size for p in reader.WEIGHTS.rglob("*") if p.is_file()) <= 40_000_000
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone", "no list"])
+def test_a_damaged_file_is_refused_by_name(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(reader.WEIGHTS / "reader", tmp_path / "reader")
+    monkeypatch.setattr(reader, "WEIGHTS", tmp_path)
+    path = sorted((tmp_path / "reader").glob("*.safetensors"))[0]
+    whole = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(whole[:-1])
+    elif damage == "flip":
+        path.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    elif damage == "gone":
+        path.unlink()
+    else:
+        path = tmp_path / "reader" / reader.CHECKSUMS
+        path.unlink()
+    with pytest.raises(BadInput, match=path.name):
+        models.load("embedded")

@@ -1,0 +1,128 @@
+"""The report in a real browser: both controls moved, figures checked against ``allocate``, nothing fetched.
+
+make test-browser
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.report.runs import HOSTILE, make_run, write_samples
+
+from stakes.budgets.allocate import allocate
+from stakes.report.html import Wishes, report_html
+from stakes.report.run import Run, read_run
+from stakes.report.sources import from_samples
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: make test-browser")
+pytest.importorskip("vl_convert", reason="a report needs the report extra")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; on Debian: apt-get install chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+COSTS = {"high": 5.0, "low": 1.0}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as player:
+        one = player.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        yield one
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    folder = tmp_path_factory.mktemp("report")
+    run = read_run(make_run(folder, COSTS, 24, text=HOSTILE, seed=4))
+    source = from_samples(write_samples(folder, folder / "policy.outcomes.jsonl", HOSTILE), run)
+    file = folder / "report.html"
+    file.write_text(report_html(run, source, wishes=Wishes(1.0, 1_000_000)), encoding="utf-8")
+    return run, file
+
+
+@pytest.fixture
+def page(browser: Any, made: tuple[Run, Path]) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    one = context.new_page()
+    one.asked, one.complaints = [], []
+    one.on("request", lambda request: one.asked.append(request.url))
+    one.on("pageerror", lambda error: one.complaints.append(str(error)))
+    one.on("console", lambda said: one.complaints.append(said.text) if said.type == "error" else None)
+    one.goto(made[1].as_uri())
+    one.wait_for_selector("body[data-ready=yes]", timeout=60_000)
+    yield one
+    assert one.complaints == []
+    context.close()
+
+
+def settled(page: Any) -> tuple[dict[str, int], float]:
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return json.loads(page.evaluate("document.body.dataset.budgets")), float(page.evaluate("document.body.dataset.cwe"))
+
+
+def test_both_controls_reallocate_as_allocate_does_and_move_every_figure(page: Any, made: tuple[Run, Path]) -> None:
+    run, _ = made
+    before = {name: page.inner_html(f"#figure-{name}") for name in ("curves", "frontier", "arms", "latency")}
+    for ratio, mean in ((1, 160), (5, 96), (20, 200), (2.5, 250)):
+        page.fill("#ratio", str(ratio))
+        page.fill("#mean", str(mean))
+        best = allocate(run.fitted, {"high": ratio, "low": 1.0}, run.counts, mean * sum(run.counts.values()))
+        assert settled(page) == (best.budgets, best.cwe)
+        assert f"{best.cwe:.4f}" in page.inner_text("#expected")
+        cells = [row.split("\t")[3] for row in page.inner_text("#allocation").split("\n") if row.strip()]
+        assert cells == [str(best.budgets[tier]) for tier in COSTS]
+        assert f"high {best.budgets['high']}" in page.inner_html("#figure-curves")
+        assert f"{best.budgets['high']} at cost ratio {ratio}" in page.inner_html("#figure-frontier")
+        spent = best.spent / sum(run.counts.values())
+        assert page.inner_text("#tokens-now") == f"{spent:.1f}"
+        assert page.inner_text("#money-now") == f"{spent:.2f}"
+    after = {name: page.inner_html(f"#figure-{name}") for name in before}
+    assert all(before[name] != after[name] for name in before)
+    page.click("#reset")
+    assert settled(page)[0] == run.policy.budgets
+
+
+def test_it_is_used_by_keyboard_and_a_mean_too_small_is_said(page: Any) -> None:
+    page.focus("#ratio-range")
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    assert page.input_value("#ratio") == "5.5"
+    page.fill("#mean", "10")
+    settled(page)
+    assert "give at least 32" in page.inner_text("#infeasible")
+    page.fill("#mean", "160")
+    settled(page)
+    assert page.is_hidden("#infeasible")
+    card = page.locator("article.card").first
+    slider = card.locator("input[data-control=left]")
+    slider.focus()
+    slider.press("Home")
+    assert card.locator('[data-side="left"] strong').inner_text() == "32 tokens"
+    slider.press("End")
+    assert card.locator('[data-side="left"] strong').inner_text() == "288 tokens"
+
+
+def test_nothing_is_fetched_and_hostile_text_is_only_text(page: Any) -> None:
+    assert [url for url in page.asked if not url.startswith(("file:", "data:"))] == []
+    assert page.title() == "stakes report: policy"
+    assert HOSTILE in page.inner_text("article.card >> nth=0")
+    assert page.evaluate("document.querySelectorAll('img[src=x]').length") == 0
+    page.select_option("#kind", "differ")
+    page.fill("#search", "no such words")
+    assert page.inner_text("#shown") == "0 of 0 questions shown."
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_in_both_schemes(browser: Any, made: tuple[Run, Path], scheme: str) -> None:
+    one = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    one.goto(made[1].as_uri())
+    one.wait_for_selector("body[data-ready=yes]", timeout=60_000)
+    assert one.evaluate("document.documentElement.scrollWidth") <= 390
+    ground = one.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+    one.emulate_media(media="print")
+    assert one.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    one.close()

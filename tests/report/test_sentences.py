@@ -1,0 +1,73 @@
+"""The manager's sentence is made of the arms: it says help, harm or luck as they do, with their numbers."""
+
+import json
+from pathlib import Path
+
+from tests.report.runs import make_run, outcome, write_log
+
+from stakes.report.run import read_run
+from stakes.report.sentences import other_arms, promises, verdict
+
+COSTS = {"high": 5.0, "low": 1.0}
+
+
+def told(folder: Path, right: dict[str, tuple[int, int]], per_tier: int = 40) -> str:
+    """The verdict when so many (high, low) answers of each arm are right, spread over documents."""
+    path = make_run(folder, COSTS, per_tier, evaluated=False)
+    budgets = {"uniform": {"high": 160, "low": 160}, "cost": {"high": 288, "low": 32}}
+    samples = [(f"d{k}/{tier}", tier, k) for tier in COSTS for k in range(per_tier)]
+    arms = {arm: [budgets[arm][tier] for _, tier, _ in samples] for arm in budgets}
+    found = [
+        outcome(name, tier, budgets[arm][tier], k < right[arm][tier == "low"], "resolution", "x")
+        for arm in budgets
+        for name, tier, k in samples
+    ]
+    log = folder / "policy.evaluation.jsonl"
+    write_log(log, found)
+    total = 160 * len(samples)
+    plan = {"samples": [s for s, _, _ in samples], "nominal": arms, "budgets": arms, "total": total}
+    log.with_name(log.name + ".arms.json").write_text(json.dumps({**plan, "mechanism": "resolution", "density": ""}))
+    run = read_run(path)
+    assert run.evaluation is not None
+    assert other_arms(run.evaluation) == []
+    return verdict(run.evaluation).replace("\u00a0", " ")
+
+
+def test_a_clear_gain_is_told_with_both_tiers_rates(tmp_path: Path) -> None:
+    text = told(tmp_path, {"uniform": (20, 20), "cost": (38, 4)})
+    assert "fall from 50.0 % to 5.0 %" in text
+    assert "tier low pays for it, from 50.0 % to 90.0 %" in text
+    assert "it helps" in text
+    assert "80 questions on 40 documents" in text
+
+
+def test_no_change_says_keep_uniform(tmp_path: Path) -> None:
+    text = told(tmp_path, {"uniform": (20, 20), "cost": (20, 20)})
+    assert text.startswith("It does not help here, keep uniform")
+    assert "stays the same" in text
+
+
+def test_a_gain_that_may_be_luck_is_not_called_one(tmp_path: Path) -> None:
+    text = told(tmp_path, {"uniform": (20, 20), "cost": (21, 18)})
+    assert text.startswith("It does not help here for certain")
+    assert "may be luck" in text
+
+
+def test_harm_is_called_harm(tmp_path: Path) -> None:
+    text = told(tmp_path, {"uniform": (30, 30), "cost": (5, 35)})
+    assert text.startswith("It does harm here, keep uniform")
+    assert "mistakes of tier high rise from 25.0 % to 87.5 %" in text
+
+
+def test_no_certificate_promises_nothing_and_a_failed_ceiling_is_said_to_fail() -> None:
+    assert promises(None)[0].startswith("Nothing is guaranteed")
+    failed = {"ceiling": 0.05, "budget": None, "largest": 576, "least": 0.21}
+    bound = {"budget": 304, "error": 0.3, "upper": 0.41}
+    record: dict[str, object] = {
+        "confidence": 0.95, "shipped": "uniform", "why": "tiered budgets are not certified to help",
+        "chosen_on": 10, "certified_on": 10, "ceilings": {"high": failed}, "upper_errors": {"high": bound},
+    }  # fmt: skip
+    lines = promises(record)
+    assert any("NOT certified" in line and "21.0%" in line for line in lines)
+    assert any("at most 41.0%" in line for line in lines)
+    assert any("10 documents" in line for line in lines)

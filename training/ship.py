@@ -1,0 +1,33 @@
+"""How do trained weights reach the package? Copied into it, with a checksum of every file.
+
+PYTHONPATH=src:. python -m training.ship runs/reader/export reader
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from stakes.models.reader import SHIPPED, WEIGHTS, write_checksums
+
+
+def main() -> None:
+    """Replace ``weights/NAME`` in the package by an exported folder."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("export", type=Path, help="a run's export/ folder")
+    p.add_argument("name", choices=sorted(SHIPPED.values()))
+    a = p.parse_args()
+    large = [f.name for f in a.export.iterdir() if f.stat().st_size > 15_000_000]
+    if large:
+        raise SystemExit(f"{', '.join(large)}: a shipped file has at most 15 MB; save with smaller shards")
+    target = WEIGHTS / a.name
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(a.export, target)
+    write_checksums(target)
+    total = sum(f.stat().st_size for f in target.iterdir())
+    print(f"{target}: {len(list(target.iterdir()))} files, {total / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -186,7 +186,9 @@ def test_no_command_shows_what_there_is() -> None:
     assert "reproduce" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["plan", "explain", "reproduce"])
+@pytest.mark.parametrize(
+    "command", ["plan", "explain", "reproduce", "calibrate", "evaluate", "serve", "report", "demo", "doctor"]
+)
 def test_every_command_has_help_with_an_example(command: str) -> None:
     done = _stakes(command, "--help")
     assert done.returncode == 0

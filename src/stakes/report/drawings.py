@@ -17,7 +17,8 @@ from stakes.evaluation.statistics import RATIOS
 from stakes.report.bundle import converter
 from stakes.report.colours import LIGHT, config, series
 from stakes.report.facts import facts, frontier_rows
-from stakes.report.figures import Spec, curves_figure, frontier_figure
+from stakes.report.figures import curves_figure, frontier_figure
+from stakes.report.marks import Spec
 from stakes.report.run import Run
 
 WIDTH = 560

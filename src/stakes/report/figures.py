@@ -1,16 +1,12 @@
-"""Which figures are there? Vega-Lite drawings with named rows, the same for the live page and for an SVG.
+"""How do curves and the frontier look? Vega-Lite with named rows, the same for the live page and for an SVG.
 
 ``rows`` may be empty: the page fills a figure by name (``view.data("chosen", …)``) whenever a control moves. Plain
-Vega-Lite is written out here; a wrapper library would add three packages and draw the same.
+Vega-Lite is written out here; a wrapper library would add packages and draw the same.
 """
 
-from typing import Any
+from stakes.report.colours import Palette, series
+from stakes.report.marks import PERCENT, Rows, Spec, budgets, figure, named
 
-from stakes.report.colours import Palette, config, series
-
-Rows = list[dict[str, Any]]
-Spec = dict[str, Any]
-PERCENT = {"format": ".0%"}
 CROWD = 4  # tiers beyond which bands would hide each other and labels overlap
 # Labels stand inside the figure: beside their point at the edges, below it at the top.
 ASIDE = {"expr": "datum.align === 'right' ? -14 : datum.align === 'left' ? 14 : 0"}
@@ -22,7 +18,7 @@ def curves_figure(tiers: list[str], palette: Palette, **rows: Rows) -> Spec:
     ``measured``: tier, budget, error, low, high. ``overlay``: tier, budget, error. ``chosen``: the same and ``label``.
     """
     look = series(tiers, palette)
-    x = _budgets("visual tokens per image")
+    x = budgets("visual tokens per image")
     y = {"field": "error", "type": "quantitative", "title": "error", "axis": PERCENT}
     colour = {"field": "tier", "scale": look["color"], "title": "tier", "sort": tiers, "legend": {"symbolOpacity": 1}}
     dash = {"field": "tier", "scale": look["dash"], "title": "tier", "sort": tiers}
@@ -34,8 +30,8 @@ def curves_figure(tiers: list[str], palette: Palette, **rows: Rows) -> Spec:
         {"field": "low", "format": ".1%"},
         {"field": "high", "format": ".1%"},
     ]
-    measured = _named("measured", rows)
-    return _figure(
+    measured = named("measured", rows)
+    return figure(
         palette,
         [
             {
@@ -59,22 +55,22 @@ def curves_figure(tiers: list[str], palette: Palette, **rows: Rows) -> Spec:
                 "encoding": {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tip},
             },
             {
-                "data": _named("overlay", rows),
+                "data": named("overlay", rows),
                 "mark": {"type": "line", "strokeWidth": 4, "opacity": 0.45, "interpolate": "linear"},
                 "encoding": {"x": x, "y": y, "color": colour},
             },
             {
-                "data": _named("chosen", rows),
+                "data": named("chosen", rows),
                 "mark": {"type": "rule", "strokeWidth": 1},
                 "encoding": {"x": x, "color": colour, "strokeDash": dash},
             },
             {
-                "data": _named("chosen", rows),
+                "data": named("chosen", rows),
                 "mark": {"type": "point", "size": 260, "strokeWidth": 2.5, "filled": False},
                 "encoding": {"x": x, "y": y, "color": colour, "shape": shape},
             },
             {
-                "data": _named("chosen", rows),
+                "data": named("chosen", rows),
                 "mark": {
                     "type": "text",
                     "dx": ASIDE,
@@ -95,7 +91,7 @@ def frontier_figure(ratios: list[str], palette: Palette, dearest: str, **rows: R
     optimum. ``now``: the line of the ratio in force. ``mark``: its optimum, with ``label`` and ``align``.
     """
     look = series(ratios, palette)
-    x = _budgets(f"visual tokens per image of tier {dearest}")
+    x = budgets(f"visual tokens per image of tier {dearest}")
     y = {"field": "cwe", "type": "quantitative", "title": "cost-weighted error", "scale": {"zero": False}}
     # No legend: each line says its own cost ratio where it ends (``ends``).
     colour = {"field": "ratio", "scale": look["color"], "legend": None}
@@ -106,31 +102,31 @@ def frontier_figure(ratios: list[str], palette: Palette, dearest: str, **rows: R
         {"field": "others", "title": "others"},
         {"field": "cwe", "title": "CWE", "format": ".4f"},
     ]
-    return _figure(
+    return figure(
         palette,
         [
             {
-                "data": _named("lines", rows),
+                "data": named("lines", rows),
                 "mark": {"type": "line", "strokeWidth": 1.6},
                 "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash},
             },
             {
-                "data": _named("lines", rows),
+                "data": named("lines", rows),
                 "mark": {"type": "point", "size": 22, "filled": True, "opacity": 0.8},
                 "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
             },
             {
-                "data": _named("ends", rows),
+                "data": named("ends", rows),
                 "mark": {"type": "text", "align": "left", "dx": 13, "fontSize": 11},
                 "encoding": {"x": x, "y": {**y, "field": "place"}, "text": {"field": "told"}, "color": colour},
             },
             {
-                "data": _named("now", rows),
+                "data": named("now", rows),
                 "mark": {"type": "line", "strokeWidth": 4, "stroke": palette["ink"], "opacity": 0.9},
                 "encoding": {"x": x, "y": y},
             },
             {
-                "data": _named("best", rows),
+                "data": named("best", rows),
                 "mark": {
                     "type": "point",
                     "shape": "diamond",
@@ -142,7 +138,7 @@ def frontier_figure(ratios: list[str], palette: Palette, dearest: str, **rows: R
                 "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
             },
             {
-                "data": _named("mark", rows),
+                "data": named("mark", rows),
                 "mark": {
                     "type": "point",
                     "shape": "diamond",
@@ -154,7 +150,7 @@ def frontier_figure(ratios: list[str], palette: Palette, dearest: str, **rows: R
                 "encoding": {"x": x, "y": y, "tooltip": tip},
             },
             {
-                "data": _named("mark", rows),
+                "data": named("mark", rows),
                 "mark": {
                     "type": "text",
                     "dx": ASIDE,
@@ -167,107 +163,3 @@ def frontier_figure(ratios: list[str], palette: Palette, dearest: str, **rows: R
         ],
         right=52,  # the lines' own names stand there
     )
-
-
-def arms_figure(arms: list[str], measures: list[str], palette: Palette, **rows: Rows) -> Spec:
-    """Errors by tier, their average and CWE for every arm. ``arms``: arm, measure, value, low, high."""
-    look = series(arms, palette)
-    y = {
-        "field": "measure",
-        "type": "nominal",
-        "sort": measures,
-        "title": None,
-        "axis": {"grid": False},
-        "scale": {"paddingInner": 0.35},
-    }
-    place = {"field": "arm", "sort": arms}
-    colour = {"field": "arm", "scale": look["color"], "title": "arm", "sort": arms}
-    x: dict[str, object] = {"field": "value", "type": "quantitative", "title": "share of mistakes (CWE: of their cost)"}
-    x["axis"] = {**PERCENT, "tickCount": 8}
-    tip = [{"field": "arm"}, {"field": "measure"}] + [
-        {"field": name, "format": ".1%"} for name in ("value", "low", "high")
-    ]
-    data = _named("arms", rows)
-    return _figure(
-        palette,
-        [
-            {
-                "data": data,
-                "mark": {"type": "rule", "strokeWidth": 2},
-                "encoding": {
-                    "y": y,
-                    "yOffset": place,
-                    "x": {**x, "field": "low", "scale": {"zero": True}},
-                    "x2": {"field": "high"},
-                    "color": colour,
-                },
-            },
-            {
-                "data": data,
-                "mark": {"type": "point", "filled": True, "size": 95},
-                "encoding": {
-                    "y": y,
-                    "yOffset": place,
-                    "x": x,
-                    "color": colour,
-                    "shape": {"field": "arm", "scale": look["shape"], "title": "arm", "sort": arms},
-                    "tooltip": tip,
-                },
-            },
-        ],
-        height={"step": 16},
-    )
-
-
-def latency_figure(palette: Palette, **rows: Rows) -> Spec:
-    """Milliseconds against budget. ``latency``: budget, median, p25, p75. ``marks``: budget, label."""
-    x = _budgets("visual tokens per image")
-    tip = [{"field": "budget", "title": "tokens"}, {"field": "n", "title": "answers"}] + [
-        {"field": name, "format": ".0f"} for name in ("median", "p25", "p75")
-    ]
-    data = _named("latency", rows)
-    return _figure(
-        palette,
-        [
-            {
-                "data": _named("marks", rows),
-                "mark": {"type": "rule", "strokeDash": [4, 3], "color": palette["soft"]},
-                "encoding": {"x": x},
-            },
-            {
-                "data": data,
-                "mark": {"type": "rule", "strokeWidth": 2, "color": palette["soft"]},
-                "encoding": {
-                    "x": x,
-                    "y": {"field": "p25", "type": "quantitative", "title": "milliseconds an answer"},
-                    "y2": {"field": "p75"},
-                },
-            },
-            {
-                "data": data,
-                "mark": {"type": "line", "color": palette["accent"], "point": {"filled": True, "size": 50}},
-                "encoding": {"x": x, "y": {"field": "median", "type": "quantitative"}, "tooltip": tip},
-            },
-        ],
-        height=220,
-    )
-
-
-def _budgets(title: str) -> Spec:
-    scale = {"nice": False, "zero": False}
-    return {"field": "budget", "type": "quantitative", "title": title, "scale": scale, "axis": {"tickCount": 8}}
-
-
-def _named(name: str, rows: dict[str, Rows]) -> Spec:
-    return {"name": name, "values": rows.get(name, [])}
-
-
-def _figure(palette: Palette, layers: list[Spec], height: Any = 320, right: int = 8) -> Spec:
-    return {
-        "width": "container",
-        "height": height,
-        "padding": {"left": 5, "top": 5, "bottom": 5, "right": right},
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "config": config(palette),
-        "layer": layers,
-    }

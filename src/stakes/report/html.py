@@ -19,8 +19,9 @@ from typing import Any
 from stakes.report.bundle import charting_script
 from stakes.report.colours import DARK, LIGHT, PAGE
 from stakes.report.facts import facts
-from stakes.report.figures import arms_figure, curves_figure, frontier_figure, latency_figure
-from stakes.report.gallery import Gallery, make_gallery
+from stakes.report.figures import curves_figure, frontier_figure
+from stakes.report.figures_measured import arms_figure, latency_figure
+from stakes.report.gallery import LONGEST, Gallery, make_gallery
 from stakes.report.run import Run
 from stakes.report.sentences import other_arms, promises, verdict
 from stakes.report.sources import Asking
@@ -131,7 +132,7 @@ def _words(
         "arms": None if run.evaluation is None else _arm_table(numbers["arms"], len(run.evaluation.plan.samples)),
         "gallery": bool(shown.cards),
         "gallery_notes": shown.notes,
-        "gallery_words": "Pages at the size that each budget gives them."
+        "gallery_words": f"Pages as each budget sizes them (thumbnails: larger sizes are shown at {LONGEST} pixels)."
         if policy.mechanism == "resolution"
         else "Pages with the tokens that deletion drops at each budget darkened.",
         "no_gallery": "None of the run's samples can be shown."

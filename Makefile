@@ -56,7 +56,7 @@ clean:
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,telemetry,report]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,telemetry,report,ocr]'
 	@touch $@
 
 .venv/.ray: .venv/.dev

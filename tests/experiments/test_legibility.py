@@ -116,6 +116,8 @@ def test_curves_are_what_the_ruler_says(found: Findings) -> None:
         # 128 tokens: about 0.36, so print of 23 pixels reads
         lost = sum(PRINT[tier] * (1 + 8 * n / 100) * 0.355 < READS_FROM for n in range(PAGES)) / PAGES
         assert curve.error(128) == pytest.approx(lost, abs=0.13)
+    assert all(share == (height >= READS_FROM) for height, (_, share) in docvqa.by_height.items())
+    assert sum(count for count, _ in docvqa.by_height.values()) == 13 * 2 * PAGES
     assert docvqa.with_apart("low", 576) == pytest.approx(1 / (PAGES + 1))
 
 

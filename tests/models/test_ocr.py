@@ -169,7 +169,7 @@ def test_the_height_of_small_print_asks_for_tokens(model: Legibility, asked: lis
     heights = sorted(line.height for line in lines)
     assert print_height(lines) == heights[0]
     assert print_height(lines, 1.0) == heights[-1]
-    assert print_tokens(lines, 256) == pytest.approx(256 * (9 / heights[0]) ** 2)
+    assert print_tokens(lines, 256) == pytest.approx(256 * (11 / heights[0]) ** 2)
     assert print_height([]) == 0.0
     assert print_tokens([], 256) == 1.0
     with pytest.raises(BadInput, match="between 0 and 1"):

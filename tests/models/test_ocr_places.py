@@ -58,6 +58,7 @@ def test_an_answer_runs_on_below_and_to_the_right() -> None:
     page = [line("Ship to 12 Long", x=0, y=0), line("Street, Ogden", x=0, y=25), line("Ref 77", x=400, y=25)]
     (place,) = find_places(page, ["12 Long Street, Ogden"])
     assert len(place.boxes) == 2
+    assert not place.slip
     assert read_at([place], page).same
     assert not read_at([place], [page[0], line("Sheet, Ogden", x=0, y=25)]).same
     beside = [line("Invoice", x=0), line("No 99", x=90)]

@@ -1,16 +1,19 @@
-"""Do two tiers respond to tokens differently? Two tests that keep a page's questions together.
+"""Do two tiers respond to tokens differently? Three tests that keep a page's questions together.
 
 * regression: ``logit P(right) = a_t + s_t log2(budget)``; the tiers' slopes differ by ``s_1 - s_2``, with a standard
   error that lets answers on one document depend on each other in any way (sandwich estimator, t with documents - 1
   degrees of freedom);
-* permutation: if the slopes are equal, the difference of the two error curves is constant over budgets. Its variance
-  over budgets is compared with what comes out when the tier labels are shuffled among the questions of each document,
-  whole rows at a time. No shape is assumed; documents with questions of one tier only say nothing here.
+* permutation: each question's own slope is that of right answers over log2(budget); the difference of the tiers' means
+  is compared with what comes out when tier labels are shuffled among the questions of each document. No shape is
+  assumed; documents with questions of one tier only say nothing here;
+* parallel: the same shuffles, but whether the difference of the two error curves is constant over budgets, by its
+  variance. This one also speaks up when one tier is merely easier: near 0 and 1 two curves meet, whatever their slopes.
+  It asks what an allocation lives on, error per token; the first two ask for slope alone.
 
-``statistics.slope_difference`` is the second without documents, as questions drawn one by one would allow.
+``statistics.slope_difference`` is the third without documents, as questions drawn one by one would allow.
 
     found = slope_test({"high": right_high, "low": right_low}, {"high": pages_high, "low": pages_low}, [32, 304, 576])
-    found.slopes, found.difference, found.p, found.permutation_p
+    found.slopes, found.difference, found.p, found.permutation_p, found.parallel_p
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -37,9 +40,10 @@ class SlopeTest:
     level: float
     p: float
     permutation_p: float
+    parallel_p: float
     documents: int
     shared: int
-    """Documents with questions of both tiers, on which the permutation rests."""
+    """Documents with questions of both tiers, on which the permutations rest."""
 
 
 def slope_test(
@@ -72,7 +76,9 @@ def slope_test(
     unit = np.unique(names, return_inverse=True)[1]
     if unit.max() < 1:
         raise BadInput("all samples are on one document; an interval over documents needs at least two")
-    slopes, difference, error = _regression(rows, is_first, unit, np.log2(np.asarray(budgets, dtype=float)))
+    doublings = np.log2(np.asarray(budgets, dtype=float))
+    slopes, difference, error = _regression(rows, is_first, unit, doublings)
+    permuted, parallel = _permutations(rows, is_first, unit, doublings - doublings.mean(), resamples, seed)
     from scipy.stats import t
 
     freedom = int(unit.max())
@@ -85,7 +91,8 @@ def slope_test(
         high=difference + reach,
         level=level,
         p=float(2 * t.sf(abs(difference) / error, freedom)),
-        permutation_p=_permutation(rows, is_first, unit, resamples, seed),
+        permutation_p=permuted,
+        parallel_p=parallel,
         documents=freedom + 1,
         shared=len(shared),
     )
@@ -117,19 +124,25 @@ def _regression(
     return (weights[2] + weights[3], weights[2]), float(weights[3]), float(np.sqrt(spread[3, 3]))
 
 
-def _permutation(rows: Array, is_first: NDArray[np.bool_], unit: NDArray[np.intp], resamples: int, seed: int) -> float:
-    # Centre each tier first: a constant offset between the tiers is no difference in slope.
+def _permutations(
+    rows: Array, is_first: NDArray[np.bool_], unit: NDArray[np.intp], dose: Array, resamples: int, seed: int
+) -> tuple[float, float]:
+    """p of equal slopes and of parallel curves, labels shuffled within documents."""
+    slope = rows @ dose / (dose @ dose)
+    # Centre each tier first: a constant offset between the tiers leaves curves parallel.
     centred = rows - np.where(is_first, rows[is_first].mean(), rows[~is_first].mean())[:, None]
 
-    def statistic(labels: NDArray[np.bool_]) -> float:
-        return float(np.var(centred[labels].mean(0) - centred[~labels].mean(0)))
+    def statistics(labels: NDArray[np.bool_]) -> Array:
+        apart = abs(slope[labels].mean() - slope[~labels].mean())
+        return np.array([apart, np.var(centred[labels].mean(0) - centred[~labels].mean(0))])
 
-    rng, seen, more = np.random.default_rng(seed), statistic(is_first), 0
+    rng, seen, more = np.random.default_rng(seed), statistics(is_first), np.zeros(2)
     order = np.argsort(unit, kind="stable")
     for _ in range(resamples):
         # Sorting by (document, chance) shuffles within documents only.
         shuffled = np.lexsort((rng.random(len(unit)), unit))
         labels = np.empty_like(is_first)
         labels[shuffled] = is_first[order]
-        more += statistic(labels) >= seen - 1e-15
-    return (more + 1) / (resamples + 1)
+        more += statistics(labels) >= seen - 1e-12
+    permuted, parallel = (more + 1) / (resamples + 1)
+    return float(permuted), float(parallel)

@@ -1,6 +1,6 @@
 """Content, consequence or both? The paper's arms, and two that go by the print of a page, at one and the same total.
 
-    print        tokens in proportion to what keeps a page's small print legible, ``native · (9 / h)²``
+    print        tokens in proportion to what keeps a page's small print legible, ``native · (11 / h)²``
     cost+print   each tier's share of the cost arm, within the tier in proportion to the same
 
 h is the height of the lowest tenth of a page's characters (``ocr_map.print_height``), read at native size: a content

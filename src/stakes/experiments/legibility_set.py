@@ -19,10 +19,12 @@ from stakes.budgets.split_half import HalfResult, split_half
 from stakes.evaluation.answerable import Apart
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.outcomes import Outcome
+from stakes.evaluation.runner import Key
 from stakes.evaluation.slopes import SlopeTest, slope_test
 from stakes.experiments.legibility_arms import RealArms, real_arms
 from stakes.experiments.study import Study
 from stakes.models.ocr import Legibility
+from stakes.vision.sizes import fitted_size
 
 TIERS = ("high", "low")
 COSTS = {"high": 5.0, "low": 1.0}
@@ -43,6 +45,8 @@ class SetResult:
     """Questions whose answer stands at one place only."""
     curves: Mapping[str, Curve]
     one_place_curves: Mapping[str, Curve]
+    by_height: Mapping[int, tuple[int, float]]
+    """Answers of one place, by the whole pixels of their line's box at a budget: (how many, share legible)."""
     slopes: SlopeTest
     arms: RealArms
     optimum: Mapping[float, tuple[int, int]]
@@ -68,6 +72,7 @@ class SetResult:
                 tier: [self.with_apart(tier, budget) for budget in curve.budgets] for tier, curve in self.curves.items()
             },
             "one_place_curves": {tier: asdict(curve) for tier, curve in self.one_place_curves.items()},
+            "legible_by_height": {height: list(row) for height, row in self.by_height.items()},
             "slopes": asdict(self.slopes),
             "arms": self.arms.record(),
             "split_half": {ratio: asdict(half) for ratio, half in self.halves.items()},
@@ -96,6 +101,7 @@ def measure_set(
         one_place=dict(sorted(Counter(o.tier for o in kept if o.id in alone).items())),
         curves={tier: curves[tier] for tier in TIERS},
         one_place_curves=curves_from_outcomes([outcome for outcome in outcomes if outcome.sample in alone]),
+        by_height=legible_by_height(model, [one for one in kept if one.id in alone], grid),
         slopes=slope_test(right, pages, PAPER_GRID),
         arms=real_arms(study, model, name, kept, ARM_BUDGETS, COSTS),
         optimum={ratio: (found.budgets["high"], found.budgets["low"]) for ratio, found in best.items()},
@@ -105,6 +111,20 @@ def measure_set(
         kept=kept,
         outcomes=outcomes,
     )
+
+
+def legible_by_height(
+    model: Legibility, asked: Sequence[Asked], grid: Mapping[Key, Outcome]
+) -> dict[int, tuple[int, float]]:
+    """How high must print be? Over all budgets together; the last row is of everything from 20 pixels on."""
+    seen: dict[int, list[bool]] = {}
+    for one in asked:
+        (place,) = model.places[one.id]
+        for budget in PAPER_GRID:
+            size = fitted_size(*one.size, budget, model.family)
+            height = min(int(place.height * size.height / one.size[1]), 20)
+            seen.setdefault(height, []).append(grid[one.id, budget].correct)
+    return {height: (len(rows), sum(rows) / len(rows)) for height, rows in sorted(seen.items())}
 
 
 def _plain(value: object) -> object:

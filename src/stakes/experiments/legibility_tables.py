@@ -61,7 +61,8 @@ def curve_table(one: SetResult) -> Table:
         + (f"; {one.too_small} more stand on pages with too few tokens" if one.too_small else ""),
         f"the tiers' slopes {verdict}: log-odds per doubling of tokens {test.slopes['high']:.2f} high, "
         f"{test.slopes['low']:.2f} low, difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}], "
-        f"p = {spell_p(test.p)} by documents; permuted within documents p = {spell_p(test.permutation_p)}",
+        f"p = {spell_p(test.p)} by documents; permuted within documents p = {spell_p(test.permutation_p)}; "
+        f"that the error curves run parallel, p = {spell_p(test.parallel_p)}",
         "answers with one place only: lost at 304 "
         + ", ".join(f"{curve.error(304):.3f} {tier}" for tier, curve in sorted(one.one_place_curves.items())),
     ]

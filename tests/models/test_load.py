@@ -12,6 +12,7 @@ from tests.models.tiny import FAMILIES, image_processor, picture, tiny, tokenize
 from stakes import models
 from stakes.errors import BadInput
 from stakes.models import Request
+from stakes.models.copies import check_copied
 
 
 def save(family: str, folder: Path) -> Path:
@@ -82,3 +83,9 @@ def test_options_are_checked(tmp_path: Path) -> None:
         models.load(str(tmp_path), concurrency=2)
     with pytest.raises(BadInput, match="is an address, and its server chose"):
         models.load("http://127.0.0.1:8000", device="cpu")
+
+
+@pytest.mark.parametrize(("name", "said"), [("http://127.0.0.1:8000/v1", "is an address"), ("ocr", "leave out --ray")])
+def test_what_workers_cannot_load_is_refused_by_name(name: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        check_copied(name)

@@ -38,7 +38,9 @@ def copy_of(model: Any, name: str, **options: Any) -> Copy:
 
 
 def check_copied(name: str) -> None:
-    """A model behind a server is not here to be copied."""
+    """A model behind a server is not here to be copied, and the OCR one has found its places in this process only."""
+    if name.partition(":")[0] == "ocr":
+        raise BadInput(f"{name!r} reads pages on all cores of this machine already; leave out --ray")
     if name.startswith(("http://", "https://")):
         raise BadInput(
             f"{name!r} is an address, whose server is asked many questions at once already; leave out --ray, or give a "

@@ -24,15 +24,16 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from training.batches import Batch, prepare
 from training.examples import QUESTIONS, Layout, fill
-from training.forward import FastForward, Geometry
+from training.forward import Prefix
 from training.heads import answer_loss
-from training.images import grid_for
 from training.pool import unpack
-from training.reader import Qwen2_5_VLForConditionalGeneration
 
 from stakes.data import pages
+from training import architectures
 
 BUDGETS = [32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576]
+# what a 756 x 1008 page can take by resizing, LLaVA-OneVision's way, and budgets that only deletion reaches
+RUNGS = [32, 64, 128, 192, 300, 352, 600, 944, 1188, 1536]
 Tally = dict[str, list[int]]  # tier -> [wrong, asked]
 
 
@@ -78,10 +79,10 @@ class Evaluator:
     """A model on a device, counting wrong answers by tier."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device, b: int = 32) -> None:
-        self.fast, self.device, self.b = FastForward(model), device, b
+        self.fast, self.device, self.b = architectures.of(model).forward(model), device, b
         self.head, self.dtype = model.lm_head.weight, model.lm_head.weight.dtype
 
-    def count(self, tokens: Tensor, batch: Batch, geo: Geometry, tally: Tally, keep: Tensor | None = None) -> None:
+    def count(self, tokens: Tensor, batch: Batch, geo: Prefix, tally: Tally, keep: Tensor | None = None) -> None:
         """Add one batch's answers to the tally."""
         states, _ = self.fast.decode(tokens, batch.qa, geo, keep)
         _, right = answer_loss(F.linear(states, self.head), batch.qa, batch.start, batch.end)
@@ -91,27 +92,27 @@ class Evaluator:
             tally[name][1] += int(asked.sum())
 
     @torch.no_grad()
-    def resolution(self, rows: Tensor, layout: Layout, budget: int) -> tuple[Tally, int]:
-        """Wrong answers at the grid that fits the budget, and its tokens."""
-        gh, gw = grid_for(budget, layout.width, layout.height)
-        geo, tally = self.fast.geometry(gh, gw, False, self.device), {"low": [0, 0], "high": [0, 0]}
+    def resolution(self, rows: Tensor, layout: Layout, budget: int) -> tuple[Tally, int] | None:
+        """Wrong answers at the size that fits the budget, and its tokens; None where no size does."""
+        geo, tally = self.fast.fitted(budget, layout.width, layout.height, self.device), {"low": [0, 0], "high": [0, 0]}
+        if geo is None:
+            return None
         for part in rows.split(self.b):
-            batch = prepare(unpack(part.to(self.device), layout), gh, gw, QUESTIONS, self.dtype, noise=False)
+            batch = prepare(unpack(part.to(self.device), layout), geo, QUESTIONS, self.dtype, noise=False)
             self.count(self.fast.encode(batch.x, geo), batch, geo, tally)
-        return tally, gh * gw
+        return tally, geo.tokens
 
     @torch.no_grad()
     def deletion(self, rows: Tensor, layout: Layout, budgets: list[int]) -> dict[int, Tally]:
         """Wrong answers after keeping each budget's tokens of the full-size encoding."""
-        gh, gw = layout.height // 28, layout.width // 28
-        geo = self.fast.geometry(gh, gw, False, self.device)
+        geo = self.fast.geometry(layout.height // 28, layout.width // 28, False, self.device)
         tallies: dict[int, Tally] = {k: {"low": [0, 0], "high": [0, 0]} for k in budgets}
         for part in rows.split(self.b):
-            batch = prepare(unpack(part.to(self.device), layout), gh, gw, QUESTIONS, self.dtype, noise=False)
+            batch = prepare(unpack(part.to(self.device), layout), geo, QUESTIONS, self.dtype, noise=False)
             tokens = self.fast.encode(batch.x, geo)
             order = farthest_first(tokens)
             for k in budgets:
-                self.count(tokens, batch, geo, tallies[k], order[:, : min(k, gh * gw)].sort(1).values)
+                self.count(tokens, batch, geo, tallies[k], order[:, : min(k, geo.tokens)].sort(1).values)
         return tallies
 
 
@@ -131,20 +132,24 @@ def main() -> None:
     p.add_argument("--pages", type=int, default=96, help="pages of each family")
     p.add_argument("--split", default="test")
     p.add_argument("--device", default="cuda")
-    p.add_argument("--budgets", type=int, nargs="*", default=BUDGETS)
+    p.add_argument("--budgets", type=int, nargs="*", help="default: 13 for Qwen, the rungs of a page for LLaVA")
     p.add_argument("--deletion", nargs="*", default=["forms"], help="families to measure deletion on")
     a = p.parse_args()
     began, device = time.time(), torch.device(a.device)
     data = load_pages(list(pages.FAMILIES), a.pages, a.split)
     print(f"{a.split} pages drawn after {time.time() - began:.0f}s", flush=True)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(a.weights, dtype=dtype).to(device)
+    model = architectures.load(a.weights, dtype).to(device)
+    a.budgets = a.budgets or (RUNGS if architectures.of(model) is architectures.LLAVA else BUDGETS)
     evaluator = Evaluator(model, device, 32 if device.type == "cuda" else 1)
     table: dict[str, dict[str, dict[str, object]]] = defaultdict(dict)
     for family in pages.FAMILIES:
         groups = [(Layout(w, h), rows) for (f, w, h), rows in data.items() if f == family]
         for budget in [*a.budgets, 10**6]:
-            parts = [(evaluator.resolution(rows, layout, budget), len(rows)) for layout, rows in groups]
+            measured = [(evaluator.resolution(rows, layout, budget), len(rows)) for layout, rows in groups]
+            parts = [(found, n) for found, n in measured if found]
+            if len(parts) < len(groups):  # the smallest size of some page takes more
+                continue
             mean = sum(tokens * n for (_, tokens), n in parts) / sum(n for _, n in parts)
             entry = merged([tally for (tally, _), _ in parts]) | {"tokens": round(mean, 1)}
             table[f"{family}.resolution"]["full" if budget == 10**6 else str(budget)] = entry

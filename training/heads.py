@@ -13,6 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from training.examples import FIELD_CLASSES
 
+Targets = tuple[Tensor, Tensor]
 SLOTS, CHARACTERS = 6, 96  # characters predicted a patch, character classes (0: empty)
 
 
@@ -40,16 +41,17 @@ def answer_loss(logits: Tensor, qa: Tensor, start: Tensor, end: Tensor) -> tuple
     return (ce * asked).sum() / asked.sum(), right.all(-1)
 
 
-def targets(glyphs: Tensor, gh: int, gw: int, width: int, height: int) -> tuple[Tensor, Tensor]:
-    """Glyphs (b, G, 4) on a ``width x height`` page -> characters (b, cells, 4 * SLOTS), fields (b, cells).
+def targets(glyphs: Tensor, gh: int, gw: int, across: tuple[float, float], down: tuple[float, float]) -> Targets:
+    """Glyphs (b, G, 4) on a page -> characters (b, cells, 4 * SLOTS), fields (b, cells) on a grid of ``gh x gw`` cells.
 
-    A patch with more characters than slots is -100: at that resolution its text cannot be read anyway.
+    ``across`` and ``down`` are (scale, shift) from the page's pixels to half cells, each of which is a patch. A patch
+    with more characters than slots is -100: at that resolution its text cannot be read anyway.
     """
     b, g, _ = glyphs.shape
     device, n = glyphs.device, gh * gw * 4
     x, y, char, field = glyphs.long().unbind(-1)
-    px = (x.float() * (gw * 2 / width)).long().clamp_(0, gw * 2 - 1)
-    py = (y.float() * (gh * 2 / height)).long().clamp_(0, gh * 2 - 1)
+    px = (x.float() * across[0] + across[1]).long().clamp_(0, gw * 2 - 1)
+    py = (y.float() * down[0] + down[1]).long().clamp_(0, gh * 2 - 1)
     cell = (py // 2) * gw + px // 2
     patch = torch.where(char > 0, cell * 4 + (py % 2) * 2 + px % 2, n)
     ordered, index = patch.sort(dim=1, stable=True)
@@ -65,12 +67,16 @@ def targets(glyphs: Tensor, gh: int, gw: int, width: int, height: int) -> tuple[
     return ocr, fields[:, :-1]
 
 
-def head_loss(heads: Heads, tokens: Tensor, middle: Tensor, ocr: Tensor, fields: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropies of the two heads; the empty class weighs a tenth, since most of a page is paper."""
+def ocr_loss(heads: Heads, tokens: Tensor, ocr: Tensor) -> Tensor:
+    """Cross-entropy of the characters; the empty class weighs a tenth."""
     weight = torch.ones(CHARACTERS, device=tokens.device)
     weight[0] = 0.1
-    chars = F.cross_entropy(heads.ocr(tokens).float().view(-1, CHARACTERS), ocr.reshape(-1), weight)
+    return F.cross_entropy(heads.ocr(tokens).float().view(-1, CHARACTERS), ocr.reshape(-1), weight)
+
+
+def head_loss(heads: Heads, tokens: Tensor, middle: Tensor, ocr: Tensor, fields: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropies of the two heads; the empty class weighs a tenth, since most of a page is paper."""
     weight = torch.ones(FIELD_CLASSES, device=tokens.device)
     weight[0] = 0.1
     where = F.cross_entropy(heads.field(middle).float().view(-1, FIELD_CLASSES), fields.reshape(-1), weight)
-    return chars, where
+    return ocr_loss(heads, tokens, ocr), where

@@ -33,12 +33,15 @@ def channel(values: tuple[float, ...], device: torch.device) -> Tensor:
 
 def resize(x: Tensor, height: int, width: int) -> Tensor:
     """(b, H, W, 3) in 0..1 -> (b, height, 3, width) in 0..1, rounded to 8 bits as Pillow does after each pass."""
-    b, h, w, _ = x.shape
+    return scale(x.transpose(2, 3), height, width)
+
+
+def scale(x: Tensor, height: int, width: int) -> Tensor:
+    """``resize`` of rows whose colours come before their columns: (b, H, 3, W) -> (b, height, 3, width)."""
+    b, h, _, w = x.shape
     if w != width:
-        x = x.transpose(2, 3) @ bicubic(w, width, x.device).T
+        x = x @ bicubic(w, width, x.device).T
         x = (x * 255).round_().clamp_(0, 255) / 255
-    else:
-        x = x.transpose(2, 3)
     if h != height:
         x = (bicubic(h, height, x.device) @ x.reshape(b, h, 3 * width)).view(b, height, 3, width)
         x = (x * 255).round_().clamp_(0, 255) / 255
@@ -61,11 +64,15 @@ def augment(x: Tensor, colour: bool) -> Tensor:
     return x + torch.randn_like(x) * (0.03 * rand(b, 1, 1, 1))
 
 
+def normalise(x: Tensor) -> Tensor:
+    """(b, H, 3, W) in 0..1 -> zero mean and unit variance over natural images, channel by channel."""
+    return (x - channel(MEAN, x.device)) / channel(STD, x.device)
+
+
 def patches(x: Tensor, gh: int, gw: int, dtype: torch.dtype) -> Tensor:
     """(b, gh * 28, 3, gw * 28) in 0..1 -> normalised (b, cells, 4, 588), the processor's order of patches."""
     b = x.shape[0]
-    x = ((x - channel(MEAN, x.device)) / channel(STD, x.device)).to(dtype)
-    x = x.view(b, gh, 2, 14, 3, gw, 2, 14).permute(0, 1, 5, 2, 6, 4, 3, 7)
+    x = normalise(x).to(dtype).view(b, gh, 2, 14, 3, gw, 2, 14).permute(0, 1, 5, 2, 6, 4, 3, 7)
     return x.reshape(b, gh * gw, 4, 588)
 
 

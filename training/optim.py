@@ -34,7 +34,9 @@ class Optimizer:
         self.muon: dict[tuple[int, int], list[tuple[nn.Parameter, tuple[int, int, int]]]] = {}
         self.adam: list[nn.Parameter] = []
         for name, p in [*model.named_parameters(), *heads.named_parameters()]:
-            if p.ndim == 2 and (".blocks." in name or ".layers." in name or "merger.mlp" in name):
+            if not p.requires_grad:
+                continue
+            if p.ndim == 2 and any(part in name for part in (".blocks.", ".layers.", "merger.mlp", "projector")):
                 k = 3 if "qkv" in name else 1
                 shape = (k, p.shape[0] // k, p.shape[1])
                 self.muon.setdefault(shape[1:], []).append((p, shape))

@@ -26,8 +26,10 @@ from training.examples import Layout, crop, fill
 
 from stakes.data import pages
 
-WEIGHTS = {"forms": 0.47, "charts": 0.20, "infographics": 0.20, "signs": 0.05, "shapes": 0.06, "swatches": 0.02}
-CROPS = {"cards": (280, 168), "panels": (392, 280), "halves": (560, 420)}  # windows of the first three families
+WEIGHTS = {"forms": 0.45, "charts": 0.22, "infographics": 0.16, "signs": 0.05, "shapes": 0.11, "swatches": 0.01}
+# windows of the first three families; an architecture may have sizes of its own
+CROPS = {"cards": (280, 168), "panels": (392, 280), "halves": (560, 420)}
+Sizes = dict[str, tuple[int, int]]
 CROPS_A_PAGE = 2  # more rows a second would keep the mover, and so the training thread, waiting for the interpreter
 KINDS = [*CROPS, *WEIGHTS]
 
@@ -69,14 +71,14 @@ def unpack(rows: Tensor, layout: Layout) -> dict[str, Tensor]:
 
 
 def draw_into(
-    slots: np.ndarray, take, kind: str, seed: int, rng: random.Random, split: str
+    slots: np.ndarray, take, kind: str, seed: int, rng: random.Random, split: str, crops: Sizes
 ) -> list[tuple[int, str, int, int]]:
     """Render one page (or crops of one) into free slots; returns (slot, kind, width, height) of each."""
     family = rng.choices(list(WEIGHTS)[:3], [0.5, 0.25, 0.25])[0] if kind in CROPS else kind
     page = pages.draw(family, seed, split=split)
     views = [page]
     if kind in CROPS:
-        views = [crop(page, *CROPS[kind], rng) for _ in range(CROPS_A_PAGE)]
+        views = [crop(page, *crops[kind], rng) for _ in range(CROPS_A_PAGE)]
     done = []
     for view in views:
         if view is None:
@@ -90,7 +92,7 @@ def draw_into(
     return done
 
 
-def work(number: int, slots: np.ndarray, free, ready, shares, seeds, split: str) -> None:
+def work(number: int, slots: np.ndarray, free, ready, shares, seeds, split: str, crops: Sizes) -> None:
     """One render process: for ever, pick a kind by the current shares, draw the next seed."""
     failures = 0
     os.nice(15)  # the training process must never wait for a core
@@ -101,7 +103,7 @@ def work(number: int, slots: np.ndarray, free, ready, shares, seeds, split: str)
         rng = random.Random(seed)
         kind = rng.choices(KINDS, list(shares))[0]
         try:
-            for item in draw_into(slots, free.get, kind, seed, rng, split):
+            for item in draw_into(slots, free.get, kind, seed, rng, split, crops):
                 ready.put(item)
         except Exception:  # one bad page must not end a long run; it is shown, and counted by its absence
             failures += 1
@@ -121,6 +123,7 @@ class Pool:
     first_seed: int
     split: str = "train"
     slots_n: int = 192
+    crops: Sizes = field(default_factory=lambda: CROPS)
     rings: dict[tuple[str, int, int], Ring] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,7 +137,7 @@ class Pool:
         self.seeds = context.Value(ctypes.c_int64, self.first_seed)
         for i in range(self.slots_n):
             self.free.put(i)
-        arguments = (self.slots, self.free, self.ready, self.shares, self.seeds, self.split)
+        arguments = (self.slots, self.free, self.ready, self.shares, self.seeds, self.split, self.crops)
         self.processes = [context.Process(target=work, args=(i, *arguments), daemon=True) for i in range(self.workers)]
         for p in self.processes:
             p.start()
@@ -144,7 +147,7 @@ class Pool:
     def start(self, device: torch.device, gigabytes: float) -> None:
         """Allocate the rings (bytes by weight; a family's first canvas is its usual one) and start the mover."""
         self.device = device
-        wanted = {(k, *wh): 0.06 * (i + 1) for i, (k, wh) in enumerate(CROPS.items())}
+        wanted = {(k, *wh): 0.06 * (i + 1) for i, (k, wh) in enumerate(self.crops.items())}
         for family, weight in WEIGHTS.items():
             sizes = [tuple(s) for s in pages.SIZES[family]]
             for i, size in enumerate(sizes):

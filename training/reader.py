@@ -3,8 +3,7 @@
     model = new_model("base")              # about 9M parameters, 18 MB as bf16
     save(model, "runs/reader/export")      # a normal Qwen2.5-VL folder, shards of at most 12 MB
 
-A later LLaVA-OneVision reader belongs beside this file (``reader_llava.py``) with the same four names: ``SIZES``,
-``new_model``, ``encode`` and ``save``; vocabulary and pages stay the same.
+The LLaVA-OneVision reader stands beside this file (``reader_llava.py``); vocabulary and pages are the same.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ import math
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models
-from transformers import GenerationConfig, PreTrainedTokenizerFast
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
 
@@ -188,8 +188,8 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def save(model: Qwen2_5_VLForConditionalGeneration, folder: str) -> None:
-    """Write the normal folder: config, generation config, bf16 safetensors, tokenizer, processor.
+def save(model: PreTrainedModel, folder: str, processor: Callable[[str], None] | None = None) -> None:
+    """Write the normal folder: config, generation config, bf16 safetensors, and what ``processor`` writes.
 
     It is written beside its place and then renamed, so that a killed run never leaves half a folder.
     """
@@ -203,7 +203,7 @@ def save(model: Qwen2_5_VLForConditionalGeneration, folder: str) -> None:
     model.save_pretrained(new, max_shard_size="12MB", state_dict=state)
     config = Path(new, "config.json")  # names the model's dtype in memory, which is fp32 on a CPU
     config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "bfloat16"}, indent=2) + "\n")
-    save_processor(new)
+    (processor or save_processor)(new)
     for file in os.scandir(new):
         os.chmod(file, 0o644)  # safetensors writes files that only their owner can read
     shutil.rmtree(folder, ignore_errors=True)

@@ -62,9 +62,9 @@ def next_level(level: int, fraction: float, errors: dict[str, float]) -> int:
     return level + 1 if level + 1 < len(LEVELS) and (passed or fraction > now.limit) else level
 
 
-def learning_rate(fraction: float, step: int, peak: float) -> float:
-    """Warm-up over 150 steps, flat to 45 % of the run, then linearly down to 1 %."""
-    decay = 1.0 if fraction < 0.45 else max(0.01, (1 - fraction) / 0.55)
+def learning_rate(fraction: float, step: int, peak: float, flat: float = 0.45) -> float:
+    """Warm-up over 150 steps, flat for a share of the run (short where trained weights go on), then down to 1 %."""
+    decay = 1.0 if fraction < flat else max(0.01, (1 - fraction) / (1 - flat))
     return peak * min(1.0, (step + 1) / 150) * decay
 
 

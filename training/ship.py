@@ -1,6 +1,8 @@
 """How do trained weights reach the package? Copied into it, with a checksum of every file.
 
 PYTHONPATH=src:. python -m training.ship runs/reader/export reader
+
+A folder that is new in the package also needs its name in ``stakes.models.reader.SHIPPED``.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from pathlib import Path
 
 from stakes.models.reader import SHIPPED, WEIGHTS, write_checksums
 
+FOLDERS = ("reader", "reader-small", "reader-llava")
+
 
 def main() -> None:
     """Replace ``weights/NAME`` in the package by an exported folder."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("export", type=Path, help="a run's export/ folder")
-    p.add_argument("name", choices=sorted(SHIPPED.values()))
+    p.add_argument("name", choices=FOLDERS)
     a = p.parse_args()
     large = [f.name for f in a.export.iterdir() if f.stat().st_size > 15_000_000]
     if large:
@@ -26,6 +30,8 @@ def main() -> None:
     shutil.copytree(a.export, target)
     write_checksums(target)
     total = sum(f.stat().st_size for f in target.iterdir())
+    if a.name not in SHIPPED.values():
+        print(f"{a.name} is not in stakes.models.reader.SHIPPED yet, so models.load does not know it")
     print(f"{target}: {len(list(target.iterdir()))} files, {total / 1e6:.1f} MB")
 
 

@@ -20,7 +20,7 @@ from torch import nn
 from training.heads import Heads
 from training.optim import Optimizer
 
-from training import reader
+from training import architectures
 
 
 @dataclass
@@ -68,7 +68,7 @@ def load_state(run: Path, optimizer: Optimizer) -> Progress:
 
 def export(run: Path, model: nn.Module, heads: Heads, optimizer: Optimizer, progress: Progress) -> None:
     """Write ``export/`` and the travelling optimiser state."""
-    reader.save(model, str(run / "export"))
+    architectures.of(model).save(model, str(run / "export"))
     buffers = {k: v for k, v in optimizer.tensors().items() if k.split(".")[0] in ("momentum", "first", "second")}
     buffers |= {f"heads.{k}": v for k, v in heads.state_dict().items()}
     _write({k: v.to(torch.bfloat16) for k, v in buffers.items()}, run / "optimizer.safetensors", progress)

@@ -8,7 +8,12 @@ A new plan starts from the weights of an old one:
 
     PYTHONPATH=src:. python -m training.train --run runs/more --init src/stakes/models/weights/reader --level 4
 
-The weights live in a stock ``Qwen2_5_VLForConditionalGeneration``; ``forward.py`` only runs them faster.
+The second architecture is one more size; its language model starts from the first reader's:
+
+    PYTHONPATH=src:. python -m training.train --run runs/llava --size llava --init src/stakes/models/weights/reader
+
+The weights live in a stock ``Qwen2_5_VLForConditionalGeneration`` or ``LlavaOnevisionForConditionalGeneration``;
+``forward.py`` only runs them faster.
 """
 
 from __future__ import annotations
@@ -26,20 +31,20 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from training.batches import Batch, prepare
 from training.examples import FIELD_CLASSES
-from training.forward import FastForward, Geometry
+from training.forward import Prefix
 from training.heads import Heads, answer_loss, head_loss
 from training.optim import Optimizer
 from training.pool import Pool, Ring
 from training.state import Progress, export, load_state, load_travelled, read_progress, save_state
 
-from training import reader, schedule
+from training import architectures, schedule
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--run", type=Path, required=True, help="folder of state, export and log")
-    p.add_argument("--size", choices=list(reader.SIZES), default="base")
+    p.add_argument("--size", choices=architectures.SIZES, default="base")
     p.add_argument("--seconds", type=float, default=1450, help="length of the whole plan, over all calls")
     p.add_argument("--until", type=float, help="stop (and save) after this many seconds of the plan")
     p.add_argument("--init", type=Path, help="start from these weights, or from a run's export/ and optimizer")
@@ -47,6 +52,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--level", type=int, help="start at this level of schedule.LEVELS, whatever was saved")
     p.add_argument("--window", type=int, help="with --init: the encoder's window in pixels from now on")
     p.add_argument("--lr", type=float, default=2e-3)
+    p.add_argument("--flat", type=float, default=0.45, help="share of the plan before the rate falls")
     p.add_argument("--tokens", type=int, default=100_000, help="visual tokens (plus a share of text) a step")
     p.add_argument("--pool-gb", type=float, default=80)
     p.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
@@ -73,12 +79,12 @@ class Trainer:
 
     def __init__(self, model: torch.nn.Module, heads: Heads, optimizer: Optimizer, compiled: bool) -> None:
         self.model, self.heads, self.optimizer = model, heads, optimizer
-        self.run = FastForward(model, compiled)
+        self.run = architectures.of(model).forward(model, compiled)
         self.middle = model.config.text_config.num_hidden_layers - 2
         self.dtype = model.lm_head.weight.dtype
 
     def step(
-        self, batch: Batch, geo: Geometry, lr: float, weight: float, headed: int, keep: torch.Tensor | None = None
+        self, batch: Batch, geo: Prefix, lr: float, weight: float, headed: int, keep: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Forward, backward, update; returns (4,) answer, ocr and field losses and the exact-match error."""
         tokens = self.run.encode(batch.x, geo)
@@ -95,12 +101,8 @@ class Trainer:
 def build(a: argparse.Namespace, device: torch.device) -> tuple[Trainer, Progress]:
     """Model, heads and optimiser: resumed, travelled, or new."""
     progress = Progress(size=a.size)
-    model = reader.new_model(a.size)
-    if a.init:
-        weights = a.init / "export" if (a.init / "export").is_dir() else a.init
-        config = type(model.config).from_pretrained(weights)
-        config.vision_config.window_size = a.window or config.vision_config.window_size
-        model = type(model).from_pretrained(weights, config=config, dtype=torch.float32)
+    weights = a.init / "export" if a.init and (a.init / "export").is_dir() else a.init
+    model = architectures.start(a.size, weights, a.window)
     heads = Heads(model.config.text_config.hidden_size)
     model, heads = model.to(device), heads.to(device)
     optimizer = Optimizer(model, heads)
@@ -110,7 +112,8 @@ def build(a: argparse.Namespace, device: torch.device) -> tuple[Trainer, Progres
         progress = load_state(a.run, optimizer)
         progress.level = progress.level if a.level is None else a.level
     elif a.init:
-        if (a.init / "optimizer.safetensors").exists():
+        travelled = a.init / "optimizer.safetensors"
+        if travelled.exists() and architectures.of(read_progress(travelled).size) is architectures.of(a.size):
             progress = load_travelled(a.init, heads, optimizer)
         progress.elapsed = a.skip * a.seconds
         progress.level = progress.level if a.level is None else a.level
@@ -163,7 +166,8 @@ def main() -> None:
     a = arguments()
     a.run.mkdir(parents=True, exist_ok=True)
     started = time.time()
-    pool = Pool(a.workers, first_seed(a), slots_n=192 if a.device == "cuda" else 24)  # forks: before CUDA is touched
+    crops, slots = architectures.of(a.size).crops, 192 if a.device == "cuda" else 24
+    pool = Pool(a.workers, first_seed(a), slots_n=slots, crops=crops)  # forks: before CUDA is touched
     device = torch.device(a.device)
     torch.set_num_threads(1)  # tables are small, and render workers hold the other cores
     sys.setswitchinterval(5e-4)  # the mover thread gives the interpreter back quickly
@@ -194,13 +198,13 @@ def main() -> None:
         if ring is None:
             ring = max(pool.rings.values(), key=lambda r: r.count)
         gh, gw = schedule.grid(ring.kind, ring.layout.width, ring.layout.height, progress.level, rng)
-        b = schedule.batch_size(ring.kind, gh * gw, a.tokens)
-        nq = schedule.questions(ring.kind)
-        batch = prepare(ring.sample(b), gh, gw, nq, trainer.dtype, ring.kind != "forms")
         full = gh * gw == (ring.layout.width // 28) * (ring.layout.height // 28)
-        keep = random_keep(batch, rng) if a.deleted and full and rng.random() < a.deleted else None
         geo = trainer.run.geometry(gh, gw, full and rng.random() < 0.15, device)
-        lr = schedule.learning_rate(fraction, done if fresh else 10**9, a.lr)
+        b = schedule.batch_size(ring.kind, geo.tokens, a.tokens)
+        nq = schedule.questions(ring.kind)
+        batch = prepare(ring.sample(b), geo, nq, trainer.dtype, ring.kind != "forms")
+        keep = random_keep(batch, rng) if a.deleted and full and rng.random() < a.deleted else None
+        lr = schedule.learning_rate(fraction, done if fresh else 10**9, a.lr, a.flat)
         weight, headed = (1.0, b) if progress.level < 3 else (0.4, max(1, b // 3))
         stats = trainer.step(batch, geo, lr, weight, headed, keep)
         log.add(name_of(ring, gh * gw, keep is not None), stats, b)

@@ -90,7 +90,7 @@ def test_a_row_carries_the_page_unchanged(page: Page) -> None:
 
 
 def test_targets_put_characters_into_their_patch(page: Page) -> None:
-    ocr, fields = targets(rows_of(page)["glyphs"], 6, 10, 280, 168)
+    ocr, fields = targets(rows_of(page)["glyphs"], 6, 10, (20 / 280, 0.0), (12 / 168, 0.0))
     # "$" and "1" of the total at y 107: token row 3, lower half; x 155 is patch column 11, x 163 too
     cell = 3 * 10 + 5
     assert ocr[0, cell].view(4, -1)[3, :2].tolist() == [ord("$") - 31, ord("1") - 31]
@@ -125,7 +125,7 @@ def test_a_run_resumes_with_the_same_weights_and_momenta(page: Page, tmp_path: P
 
     trainer = fresh()
     geo = trainer.run.geometry(3, 5, False, torch.device("cpu"))
-    batch = prepare(rows_of(page), 3, 5, 2, torch.float32)
+    batch = prepare(rows_of(page), geo, 2, torch.float32)
     losses = [trainer.step(batch, geo, 2e-3, 1.0, 2)[0].item() for _ in range(6)]
     assert losses[-1] < losses[0]
     progress = Progress(step=6, elapsed=3.5, next_seed=77, size="small")

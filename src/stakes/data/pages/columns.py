@@ -130,7 +130,7 @@ KINDS: dict[str, tuple[tuple[str, ...], v.Low, tuple[Column, ...]]] = {
 THEMES = {
     "i": ("goods", "goods", "payments"),
     "l": ("schedule", "staff", "payments", "years"),
-    "r": ("years", "years", "schedule", "staff"),
+    "r": ("years", "schedule", "staff"),
     "a": ("staff", "payments"),
     "c": ("payments", "goods", "years"),
 }

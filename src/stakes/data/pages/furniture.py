@@ -1,5 +1,6 @@
 """What stands around the values of a form: letterheads, headings, stamps, boxes to tick, signatures, footers."""
 
+from stakes.data.pages import names
 from stakes.data.pages import values as v
 from stakes.data.pages.blocks import pairs_of
 from stakes.data.pages.canvas import Colour
@@ -31,7 +32,7 @@ def letterhead(sheet: Sheet) -> None:
     sheet.canvas.answer(x + mark, sheet.y, name, head, about("company", "low", "", plain, dice), sheet.accent)
     sheet.y += size * 1.35
     small = sheet.text(sheet.size(0.8))
-    line = f"{v.digits(dice, 3)} {v.road(dice, 11)}, {v.word(dice, 7)}   www.{v.syllables(dice, 7)}.com"
+    line = f"{v.digits(dice, 3)} {v.road(dice, 11)}, {v.word(dice, 7)}   www.{names.name(dice, 7)}.com"
     line = printable(line, small, sheet.width)
     start = x if x + small.width(line) <= sheet.right else sheet.right - small.width(line)
     sheet.canvas.text(start, sheet.y, line, small, sheet.faint)

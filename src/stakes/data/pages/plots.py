@@ -1,61 +1,16 @@
 """How the marks of a chart are drawn: columns, bars, lines and pies, each with its value printed at it.
 
+Half of the columns and lines print their values in a table under the axis instead, a row for each series.
+
 A plot remembers which printed run is which mark, name or series, so that questions can be put afterwards.
 """
 
 from collections.abc import Callable
 from math import cos, pi, sin
 
-from stakes.data.pages.canvas import Ask, Canvas, Colour, Face
+from stakes.data.pages.axes import Frame, Numbers, Plot, Texts, grid, legend, table_height, under_axis, widest
+from stakes.data.pages.canvas import Canvas, Colour, Face
 from stakes.data.pages.page import Box
-
-Frame = tuple[float, float, float, float]
-Texts = list[list[str]]
-Numbers = list[list[float]]
-
-
-class Plot:
-    """Where the marks, names and series of a chart are printed."""
-
-    def __init__(self) -> None:
-        self.marks: dict[tuple[int, int], int] = {}
-        self.names: dict[int, int] = {}
-        self.series: dict[int, int] = {}
-
-    def ask_mark(self, canvas: Canvas, series: int, name: int, ask: Ask) -> None:
-        """Ask for a printed value."""
-        if (series, name) in self.marks:
-            canvas.ask_run(self.marks[series, name], ask)
-
-    def ask_name(self, canvas: Canvas, name: int, ask: Ask) -> None:
-        """Ask for the name of a category."""
-        if name in self.names:
-            canvas.ask_run(self.names[name], ask)
-
-    def ask_series(self, canvas: Canvas, series: int, ask: Ask) -> None:
-        """Ask for the name of a series."""
-        if series in self.series:
-            canvas.ask_run(self.series[series], ask)
-
-
-def _legend(
-    canvas: Canvas, plot: Plot, frame: Frame, series: list[str], colours: tuple[Colour, ...], face: Face, ink: Colour
-) -> float:
-    """Names of the series at the top right; returns the height taken."""
-    x, y = frame[2], frame[1]
-    for s in range(len(series) - 1, -1, -1):
-        x -= face.width(series[s]) + 34
-        canvas.pen.rectangle((x, y + 2, x + 14, y + 16), fill=colours[s])
-        plot.series[s] = canvas.run(x + 20, y, series[s], face, ink)
-    return face.size * 1.8
-
-
-def _grid(canvas: Canvas, frame: Frame, top: float) -> None:
-    """Horizontal lines behind the marks, and the base line."""
-    left, _, right, bottom = frame
-    for k in range(5):
-        y = bottom - (bottom - top) * k / 5
-        canvas.pen.line((left, y, right, y), fill=(90, 90, 90) if k == 0 else (218, 218, 218))
 
 
 def columns(
@@ -65,13 +20,17 @@ def columns(
     """Vertical bars, one or several for each category."""
     plot = Plot()
     left, top, right, bottom = frame
-    top += _legend(canvas, plot, frame, series, colours, face, ink) if len(series) > 1 else face.size * 1.8
-    bottom -= face.size * 1.6
-    _grid(canvas, (left, top, right, bottom), top)
+    table = canvas.dice.chance(0.5)
+    if table and len(series) > 1:
+        left += widest(face, series) + 32
     slot = (right - left) / len(names)
     thick = slot * (0.72 if len(series) == 1 else 0.86) / len(series)
-    while face.size > 10 and max(face.width(t) for row in texts for t in row) > thick:
+    room = slot - 8 if table else thick
+    while face.size > 10 and (widest(face, *texts) > room or widest(face, names) > slot - 4):
         face = canvas.smaller(face)
+    top += face.size * 1.8 if table or len(series) == 1 else legend(canvas, plot, frame, series, colours, face, ink)
+    bottom -= table_height(series, face) if table else face.size * 1.6
+    grid(canvas, (left, top, right, bottom), top)
     highest = max(max(row) for row in numbers)
     for c, name in enumerate(names):
         middle = left + slot * (c + 0.5)
@@ -79,9 +38,13 @@ def columns(
             x = middle - thick * len(series) / 2 + thick * s
             y = bottom - (bottom - top - face.size * 1.4) * numbers[s][c] / highest
             canvas.pen.rectangle((x, y, x + thick - 2, bottom), fill=colours[s])
-            text = texts[s][c]
-            plot.marks[s, c] = canvas.run(x + (thick - face.width(text)) / 2, y - face.size * 1.25, text, face, ink)
-        plot.names[c] = canvas.run(middle - face.width(name) / 2, bottom + 4, name, face, ink)
+            if not table:
+                text, lift = texts[s][c], face.size * 1.25
+                plot.marks[s, c] = canvas.run(x + (thick - face.width(text)) / 2, y - lift, text, face, ink)
+        if not table:
+            plot.names[c] = canvas.run(middle - face.width(name) / 2, bottom + 4, name, face, ink)
+    if table:
+        under_axis(canvas, plot, (left, top, right, bottom), names, series, texts, colours, face, ink)
     return plot
 
 
@@ -92,8 +55,8 @@ def bars(
     """Horizontal bars with the names at their left."""
     plot = Plot()
     left, top, right, bottom = frame
-    start = left + max(face.width(n) for n in names) + 14
-    reach = right - start - max(face.width(t) for t in texts[0]) - 14
+    start = left + widest(face, names) + 14
+    reach = right - start - widest(face, texts[0]) - 14
     slot = (bottom - top) / len(names)
     highest = max(numbers[0])
     one = canvas.dice.chance(0.6)
@@ -115,12 +78,15 @@ def lines(
     """One line for each series, each in its own band so that the printed values do not collide."""
     plot = Plot()
     left, top, right, bottom = frame
-    top += _legend(canvas, plot, frame, series, colours, face, ink)
-    bottom -= face.size * 1.6
-    _grid(canvas, (left, top, right, bottom), top)
+    table = canvas.dice.chance(0.5)
+    if table and len(series) > 1:
+        left += widest(face, series) + 32
     slot = (right - left) / len(names)
-    while face.size > 10 and max(face.width(t) for row in texts for t in row) > slot - 4:
+    while face.size > 10 and widest(face, names, *texts) > slot - 8:
         face = canvas.smaller(face)
+    top += face.size * 0.6 if table else legend(canvas, plot, frame, series, colours, face, ink)
+    bottom -= table_height(series, face) if table else face.size * 1.6
+    grid(canvas, (left, top, right, bottom), top)
     band = (bottom - top) / len(series)
     for s in range(len(series)):
         low, span = min(numbers[s]), max(numbers[s]) - min(numbers[s])
@@ -132,7 +98,12 @@ def lines(
         canvas.pen.line(points, fill=colours[s], width=3)
         for c, (x, y) in enumerate(points):
             canvas.pen.ellipse((x - 4, y - 4, x + 4, y + 4), fill=colours[s])
-            plot.marks[s, c] = canvas.run(x - face.width(texts[s][c]) / 2, y - face.size * 1.5, texts[s][c], face, ink)
+            if not table:
+                text, lift = texts[s][c], face.size * 1.5
+                plot.marks[s, c] = canvas.run(x - face.width(text) / 2, y - lift, text, face, ink)
+    if table:
+        under_axis(canvas, plot, (left, top, right, bottom), names, series, texts, colours, face, ink)
+        return plot
     for c, name in enumerate(names):
         plot.names[c] = canvas.run(left + slot * (c + 0.5) - face.width(name) / 2, bottom + 4, name, face, ink)
     return plot
@@ -163,7 +134,7 @@ def pie(
             x = x0 + radius + 50
             canvas.pen.rectangle((x, y + 2, x + 14, y + 16), fill=colours[c])
             plot.names[c] = canvas.run(x + 22, y, name, face, ink)
-            plot.marks[0, c] = canvas.run(x + 40 + max(face.width(n) for n in names), y, texts[0][c], face, ink)
+            plot.marks[0, c] = canvas.run(x + 40 + widest(face, names), y, texts[0][c], face, ink)
         else:
             turn = (angle + sweep / 2) * pi / 180
             reach = radius + 16

@@ -1,23 +1,20 @@
-"""What stands in a field: numbers from large spaces and pronounceable words that no one can guess.
+"""What stands in a field: numbers from large spaces and made-up names that no one can guess.
 
 High-stakes values (amounts, dates, identifiers, phones, rates, counts) come first; a low-stakes value (a name, a
 place, a thing) is then built to the length of a random high-stakes one, so that the tiers differ in what a
 mistake costs and not in how much there is to read.
 
-    money(dice) -> "$4,128.05"      person(dice, 11) -> "Maria Stolu"
+    money(dice) -> "$4,128.05"      person(dice, 11) -> "Maria Halton"
 """
 
 from collections.abc import Callable
 
 from stakes.data.pages.dice import Dice, pool
+from stakes.data.pages.names import name
 
 High = Callable[[Dice], str]
 Low = Callable[[Dice, int], str]
 
-ONSETS = pool(
-    "b|br|c|cr|d|dr|f|fl|g|gr|h|j|k|kl|l|m|n|p|pl|pr|r|s|sk|sl|st|t|tr|v|w|z|th|sh|ch|bl|sp|m|n|r|l|t|s||gl|sw|fr|y|cl|sn"
-)
-VOWELS = pool("a|e|i|o|u|a|e|i|o|ai|ea|ou|ee|io|ar|or|an|en||oa|ie|un|il")
 FIRST = pool(
     "Maria|James|Linda|Omar|Chen|Ana|Peter|Yusuf|Greta|Ivan|Nadia|Tomas|Helen|Raj|Sofia|Marco|Elena|Hugo|Iris|Paul|Rosa"
     "|Victor|Wendy|Oscar|Julia|Karl|Nina|Felix|Diana|Simon|Clara|Bruno|Amir|Lucy|Ravi|Emma|Ada|Leo|Kim|Max"
@@ -142,20 +139,12 @@ def fair_length(dice: Dice) -> int:
     return len(dice.choice(FAIR)(dice))
 
 
-def syllables(dice: Dice, length: int) -> str:
-    """A pronounceable lower-case word of exactly this length."""
-    text = dice.choice("aeiou") if dice.chance(0.15) else ""
-    while len(text) < length:
-        text += dice.pick(ONSETS, "words") + dice.pick(VOWELS, "words")
-    return text[:length]
-
-
 def word(dice: Dice, length: int) -> str:
     """A capitalised made-up word, or two where one would be too long to be a name."""
     if length >= 10 or (length >= 8 and dice.chance(0.3)):
         cut = dice.randint(3, length - 5)
-        return f"{syllables(dice, cut).capitalize()} {syllables(dice, length - cut - 1).capitalize()}"
-    return syllables(dice, length).capitalize()
+        return f"{name(dice, cut).capitalize()} {name(dice, length - cut - 1).capitalize()}"
+    return name(dice, length).capitalize()
 
 
 def person(dice: Dice, length: int) -> str:
@@ -163,10 +152,10 @@ def person(dice: Dice, length: int) -> str:
     if length >= 8 and dice.chance(0.75):
         first = dice.pick(FIRST, "words")
         if len(first) <= length - 4:
-            return f"{first} {syllables(dice, length - len(first) - 1).capitalize()}"
+            return f"{first} {name(dice, length - len(first) - 1).capitalize()}"
     if length >= 6:
-        return f"{letters(dice, 1)}. {syllables(dice, length - 3).capitalize()}"
-    return syllables(dice, length).capitalize()
+        return f"{letters(dice, 1)}. {name(dice, length - 3).capitalize()}"
+    return name(dice, length).capitalize()
 
 
 def company(dice: Dice, length: int) -> str:

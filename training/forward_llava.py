@@ -77,7 +77,7 @@ class Canvas(Prefix):
     def targets(self, glyphs: Tensor, width: int, height: int) -> Targets:
         """Of the tiles' tokens alone; the squashed page and the newlines have none."""
         factor = [2 * self.inner[i] / side / PATCH for i, side in enumerate((height, width))]
-        shift = [2 * (self.at[i] / PATCH) for i in (0, 1)]
+        shift = [2 * (self.at[i] / PATCH - self.cut[i]) for i in (0, 1)]
         ocr, fields = targets(glyphs, self.gh, self.gw, (factor[1], shift[1]), (factor[0], shift[0]))
         return self._among(ocr), self._among(fields[..., None])[..., 0]
 

@@ -24,7 +24,12 @@ from training.optim import Optimizer  # noqa: E402
 from training.pool import unpack  # noqa: E402
 from training.state import Progress, export, load_state, save_state  # noqa: E402
 from training.train import Trainer  # noqa: E402
-from transformers import AutoImageProcessor  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoImageProcessor,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    LlavaOnevisionProcessor,
+)
 
 from stakes import models  # noqa: E402
 from stakes.data.pages.page import Glyph, Page, Question  # noqa: E402
@@ -77,8 +82,8 @@ def rows_of(width: int = 280, height: int = 168, n: int = 2) -> dict[str, torch.
     return unpack(torch.from_numpy(rows), Layout(width, height))
 
 
-# one tile; two with padding on the sides; padding above and below, and an odd number of pixels left over
-@pytest.mark.parametrize(("gh", "gw", "system"), [(6, 9, False), (17, 8, True), (5, 13, False)])
+# one tile; three rows of two with padding on the sides; two with padding above and below, an odd number of pixels over
+@pytest.mark.parametrize(("gh", "gw", "system"), [(6, 9, False), (19, 13, True), (5, 13, False)])
 def test_fast_forward_gives_the_stock_models_logits(gh: int, gw: int, system: bool) -> None:
     assert check.forward_difference("cpu", "llava", gh, gw, 2, 2, system) < 1e-5
 
@@ -161,6 +166,27 @@ def test_an_untrained_export_answers_at_its_budget_by_both_mechanisms(folder: Pa
         assert resized.native_tokens == deleted.native_tokens == native
 
 
+def test_stock_processor_and_generate_give_the_same_answer(folder: Path) -> None:
+    class WithoutVideo(LlavaOnevisionProcessor):  # the video part needs torchvision
+        def check_argument_for_proper_class(self, name: str, argument: object) -> object:
+            return None if argument is None else super().check_argument_for_proper_class(name, argument)
+
+    saved = json.loads((folder / "processor_config.json").read_text())
+    named = ("num_image_tokens", "vision_feature_select_strategy", "image_token", "video_token", "vision_aspect_ratio")
+    parts = AutoImageProcessor.from_pretrained(folder, backend="pil"), AutoTokenizer.from_pretrained(folder), None
+    template = (folder / "chat_template.jinja").read_text()
+    processor = WithoutVideo(*parts, chat_template=template, **{name: saved[name] for name in named})
+    content = [{"type": "image"}, {"type": "text", "text": "Who? Answer briefly."}]
+    text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    image = noise(392, 280)
+    inputs = processor(text=[text], images=[image], return_tensors="pt")
+    stock = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32)
+    out = stock.generate(**inputs, max_new_tokens=4)[0, inputs["input_ids"].shape[1] :]
+    ours = models.load(str(folder), max_new_tokens=4).answer([Request(image, "Who?")])[0]
+    assert ours.text == processor.decode(out, skip_special_tokens=True).strip()
+    assert ours.realised_tokens == (inputs["input_ids"] == reader.ID["<|image_pad|>"]).sum()
+
+
 def test_a_run_learns_resumes_and_is_evaluated(tmp_path: Path) -> None:
     def fresh() -> Trainer:
         model = architectures.start("llava")
@@ -201,6 +227,8 @@ def test_the_tower_regresses_the_first_readers_tokens_of_the_same_pixels(tmp_pat
     assert page.shape == (2, 12 * 21, 3, 20 * 21)
     straight = images.resize(rows["image"].float() / 255, 252, 420)
     assert torch.allclose(page, straight, atol=1e-5)
+    places = geo.cells(torch.arange(geo.tokens).view(1, -1, 1)).view(12, 20)
+    assert torch.equal(places, 144 + 21 * torch.arange(12)[:, None] + torch.arange(20)[None])
     before = {name: p.clone() for name, p in aligner.model.named_parameters() if "language_model" in name}
     missed = [aligner.step(rows, geo, 5e-3, colour=False)[0].item() for _ in range(3)]
     assert missed[-1] < missed[0]

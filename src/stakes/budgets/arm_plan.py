@@ -24,11 +24,12 @@ from stakes.models.base import Mechanism
 from stakes.vision.carry import BOUND, Carry, fit_sizes
 from stakes.vision.density import PATCH_FEATURES, density, patch_features
 from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.anyres import AnyRes
 from stakes.vision.ladder import align_ladders, ladder
 from stakes.vision.sizes import fitted_size
 
 ARMS = ("uniform", "content", "cost", "anti")
-ANYRES = "llava-onevision"
 BOUNDS = (BOUND, 0.3, 0.5, 1.0)  # of a budget that may be carried over
 
 
@@ -75,7 +76,7 @@ def plan_arms(
             nominal[name] = ways.anti(tiers, policy.budgets, costs, total, native=native, floor=least)
         else:
             nominal[name] = ways.content(measured, total, native=native, floor=least)
-    anyres = mechanism == "resolution" and family == ANYRES
+    anyres = mechanism == "resolution" and isinstance(named_family(family).formula, AnyRes)
     samples = tuple(one.id for one in asked)
     known = "anyres" if anyres else mechanism
     ledger = Ledger(samples, native, known)
@@ -83,7 +84,7 @@ def plan_arms(
     if mechanism == "deletion":
         budgets = nominal
     elif anyres:
-        ladders = [ladder(*one.size) for one in asked]
+        ladders = [ladder(*one.size, family) for one in asked]
         budgets = {
             name: tuple(rung.tokens for rung in align_ladders(ladders, total, shares))
             for name, shares in nominal.items()

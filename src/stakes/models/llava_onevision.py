@@ -10,6 +10,8 @@ from torch import Tensor
 
 from stakes.models.images import Encoded
 from stakes.models.local import LocalVLM
+from stakes.vision.geometry import families
+from stakes.vision.geometry.anyres import AnyRes
 from stakes.vision.selectors.attention import received
 
 
@@ -18,6 +20,14 @@ class LlavaOneVision(LocalVLM):
     """LLaVA-OneVision. ``attention_block``: where encoder attention is read, VisionZip's second to last."""
 
     attention_block: int = -2
+
+    def __post_init__(self) -> None:
+        """A checkpoint with other tiles than the published one's (our own reader) counts by its own family."""
+        config = self.model.config
+        tile, patch = config.vision_config.image_size, config.vision_config.patch_size
+        cap = int(config.vision_aspect_ratio.rpartition("_")[2])  # anyres_max_9
+        formula = AnyRes(tile, tile // patch, max(map(max, config.image_grid_pinpoints)) // tile, cap)
+        self.family = next((name for name, one in families().items() if one.formula == formula), self.family)
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:  # noqa: ARG002
         """Projected features in the order that the language model reads: base view, then tile rows with newlines."""

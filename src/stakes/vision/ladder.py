@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.anyres import AnyRes
 
 TOLERANCE = 0.0002
@@ -31,15 +32,17 @@ class Rung:
 
 
 @lru_cache(maxsize=4096)
-def ladder(width: int, height: int, *, stretch: float = 0.01) -> tuple[Rung, ...]:
+def ladder(width: int, height: int, family: str = "llava-onevision", *, stretch: float = 0.01) -> tuple[Rung, ...]:
     """The rungs of one image, cheapest first; both tokens and pixels grow, and the last rung is the image itself.
 
     Sizes keep the aspect ratio but for rounding to whole pixels, at most ``stretch``. A rung that costs more than
     another without showing more pixels is left out.
     """
-    rungs = [Rung(count_tokens("llava-onevision", width, height), width, height)]
+    anyres = named_family(family).formula
+    if not isinstance(anyres, AnyRes):
+        raise BadInput(f"{family} has no ladder of canvases; only LLaVA-OneVision's kind has one")
+    rungs = [Rung(count_tokens(family, width, height), width, height)]
     long, short = max(width, height), min(width, height)
-    anyres = AnyRes()
     # Beyond the largest canvas the processor shrinks the image itself: no further rung but the native one.
     for edge in range(min(long - 1, anyres.tile * anyres.most_tiles), 0, -1):
         side = max(1, round(edge * short / long))

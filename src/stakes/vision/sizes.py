@@ -22,6 +22,7 @@ from functools import lru_cache
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.geometry import Family, count_tokens, smart_resize
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.anyres import AnyRes
 from stakes.vision.geometry.factor import MAX_ASPECT
 from stakes.vision.ladder import ladder
 
@@ -68,8 +69,8 @@ def fitted_size(
             upscale=upscale,
         )
         return FittedSize(columns * known.factor, rows * known.factor, rows * columns, native)
-    if family == "llava-onevision" and native > budget:
-        return _rung(width, height, budget, native)
+    if isinstance(known.formula, AnyRes) and native > budget:
+        return _rung(width, height, budget, family, native)
     return _scaled(width, height, budget, known, stretch, upscale, native)
 
 
@@ -150,12 +151,12 @@ def _smallest(width: int, height: int, limit: float, bounds: tuple[int, int], ca
     return smallest
 
 
-def _rung(width: int, height: int, budget: int, native: int) -> FittedSize:
-    rungs = ladder(width, height)
+def _rung(width: int, height: int, budget: int, family: str, native: int) -> FittedSize:
+    rungs = ladder(width, height, family)
     within = [rung for rung in rungs if rung.tokens <= budget]
     if not within:
         raise InfeasibleBudget(
-            f"no size of a {width}x{height} image takes {budget} tokens or fewer with llava-onevision; "
+            f"no size of a {width}x{height} image takes {budget} tokens or fewer with {family}; "
             f"the smallest feasible budget is {rungs[0].tokens}"
         )
     return FittedSize(within[-1].width, within[-1].height, within[-1].tokens, native)

@@ -99,6 +99,8 @@ _LOCAL = (
         "transformers 5.22.2 llava_onevision/processing_llava_onevision.py; llava-onevision-qwen2-7b-ov-hf",
         _READ,
     ),
+    # the second reader that ships inside: LLaVA-OneVision's rule with tiles of 252 pixels
+    Family("reader-llava", AnyRes(252, 12, 6, 18), True, None, "training/reader_llava.py of this project", _READ),
     Family(
         "internvl",
         AspectTiles(),

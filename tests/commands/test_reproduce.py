@@ -25,7 +25,7 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
     with pytest.raises(SystemExit) as left:
         main([*command, "--folder", str(tmp_path / "runs"), "--json"])
     assert not left.value.code
-    made = json.loads(capsys.readouterr().out)["tables"][0]
+    made = json.loads(capsys.readouterr().out)["tables"]["within-task"]
     ours = [line for line in made["rows"] if line[0] == str(model)]
     assert [line[1] for line in ours] == ["uniform", "content", "cost", "anti"]
     assert {line[-1] for line in ours} == {2 * (512 + 96)}, "every arm realises one total"

@@ -68,7 +68,7 @@ def slopes_differ(first: Curve, second: Curve) -> SlopeTest:
     ``Q = sum w_b (d_b - d)^2`` with ``d_b = e1(b) - e2(b)``, ``w_b`` one over its binomial variance and ``d`` the
     weighted mean: chi-squared with (budgets - 1) degrees. Budgets are taken as independent, which overstates the
     noise when the same samples were asked at each; with the outcomes at hand use
-    ``evaluation.statistics.slope_difference``, which permutes them and has no such assumption.
+    ``evaluation.slopes.slope_test``, which keeps them together and has no such assumption.
     """
     shared = [b for b in first.budgets if b in second.budgets]
     if len(shared) < 2:

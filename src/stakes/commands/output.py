@@ -12,16 +12,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 
 def print_json(record: object) -> None:
     """One object on stdout; infinities and NaN, which JSON has no word for, become null."""
-    typer.echo(json.dumps(_clean(record), ensure_ascii=False, indent=1))
+    typer.echo(json.dumps(clean(record), ensure_ascii=False, indent=1))
 
 
-def _clean(value: Any) -> Any:
+def clean(value: Any) -> Any:
+    """The same with null for what JSON has no word for."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {str(key): _clean(item) for key, item in value.items()}
+        return {str(key): clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(item) for item in value]
+        return [clean(item) for item in value]
     return value
 
 
@@ -43,6 +44,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     if not console.is_terminal:
         console = Console(width=max(160, console.width))
     console.print(table)
+
+
+def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table for a page of the documentation."""
+    lines = [columns, ["---"] * len(columns), *([show(cell) for cell in row] for row in rows)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def show(value: object) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from stakes.commands.legibility import NAMES as LEGIBILITY
 from stakes.commands.legibility import legibility
-from stakes.commands.output import AsJson, print_json, print_table
+from stakes.commands.output import AsJson, clean, print_json, print_table
 from stakes.errors import BadInput
 from stakes.experiments.measured import TABLES
 
@@ -62,7 +62,8 @@ def reproduce(
     if table == PUBLISHED:
         return _published(every, as_json)
     if table in LEGIBILITY:
-        return legibility(table, data or [], folder, output, as_json)
+        count = per_tier or (QUICK if quick else FULL)
+        return legibility(table, data or [], folder, output, as_json, model=model, per_tier=count)
     if table not in TABLES and table != "all":
         raise BadInput(f"there is no table {table!r}; choose one of {', '.join(NAMES)}, or all")
     study = _study(model, data or [], per_tier or (QUICK if quick else FULL), mechanism, signal, folder)
@@ -79,14 +80,39 @@ def reproduce(
             for line in made.findings:
                 typer.echo(f"  - {line}")
             typer.echo("")
-    record = {"model": model, "per_tier": study.per_tier, "tables": [made.record() for made in found]}
+    record = {
+        "command": _command(table, model, data or [], study, signal),
+        "model": model,
+        "per_tier": study.per_tier,
+        "versions": _versions(),
+        "tables": {made.name: made.record() for made in found},
+    }
     if output is not None:
         from stakes.evaluation.fingerprint import save_json
 
-        save_json(output, record)
+        save_json(output, clean(record))
     if as_json:
         print_json(record)
     return None
+
+
+def _command(table: str, model: str, data: list[str], study: "Study", signal: str) -> str:
+    """What makes this file again, without the places of this machine."""
+    parts = [f"stakes reproduce {table} --per-tier {study.per_tier} --mechanism {study.mechanism}"]
+    parts += [f"--signal {signal}"] if signal != "tier" else []
+    parts += [f"--model {Path(model).name if Path(model).exists() else model}"] if model != "embedded" else []
+    return " ".join([*parts, *(f"--data {word.partition('=')[0]}" for word in data)])
+
+
+def _versions() -> dict[str, str]:
+    """What answered: the packages whose version can change a figure."""
+    import platform
+    from importlib import metadata
+
+    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    for name in ("stakes", "torch", "transformers", "numpy", "pillow"):
+        found[name] = metadata.version(name)
+    return found
 
 
 def _study(model: str, data: list[str], per_tier: int, mechanism: str, signal: str, folder: Path) -> "Study":

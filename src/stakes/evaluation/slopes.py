@@ -10,8 +10,6 @@
   variance. This one also speaks up when one tier is merely easier: near 0 and 1 two curves meet, whatever their slopes.
   It asks what an allocation lives on, error per token; the first two ask for slope alone.
 
-``statistics.slope_difference`` is the third without documents, as questions drawn one by one would allow.
-
     found = slope_test({"high": right_high, "low": right_low}, {"high": pages_high, "low": pages_low}, [32, 304, 576])
     found.slopes, found.difference, found.p, found.permutation_p, found.parallel_p
 """

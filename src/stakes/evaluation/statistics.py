@@ -135,34 +135,6 @@ def _bca(
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
-def slope_difference(
-    correct: Mapping[str, ArrayLike], budgets: Sequence[int], *, resamples: int = 2000, seed: int = 0
-) -> float:
-    """Permutation p-value of "two tiers respond to tokens alike" from paired outcomes.
-
-    ``correct[tier]`` is a table of samples × budgets. If the slopes are equal, the difference of the two tiers' error
-    curves is constant, so the statistic is the variance of that difference over budgets; tier labels are permuted
-    over whole samples, which keeps each sample's dependence between budgets.
-    """
-    if len(correct) != 2:
-        raise BadInput(f"the slopes of two tiers are compared, not of {len(correct)}; choose two")
-    tables = [np.asarray(table, dtype=float) for table in correct.values()]
-    for table in tables:
-        if table.ndim != 2 or table.shape[1] != len(budgets):
-            raise BadInput(f"expected samples × {len(budgets)} budgets, got a table of shape {table.shape}")
-    # Centre each tier first: a constant offset between the tiers is no difference in slope.
-    centred = [table - table.mean() for table in tables]
-    pooled, n = np.concatenate(centred), len(tables[0])
-
-    def statistic(rows: NDArray[np.float64]) -> float:
-        return float(np.var(rows[:n].mean(0) - rows[n:].mean(0)))
-
-    rng = np.random.default_rng(seed)
-    seen = statistic(pooled)
-    more = sum(statistic(pooled[rng.permutation(len(pooled))]) >= seen - 1e-15 for _ in range(resamples))
-    return (more + 1) / (resamples + 1)
-
-
 def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
     flags = np.asarray(values)
     if flags.ndim != 1 or flags.size == 0:

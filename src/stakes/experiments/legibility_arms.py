@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
 from stakes.budgets import arms as ways
 from stakes.budgets.arm_plan import least_budget, plan_arms, resized_budgets
 from stakes.budgets.comparison import Comparison, compare
 from stakes.budgets.ledger import Ledger
+from stakes.evaluation.alignment import rank_correlation
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.statistics import Discordant, Gain, cwe_gain, discordant
 from stakes.experiments.study import Study, fixed_policy
@@ -33,6 +36,10 @@ class RealArms:
     composed: Gain
     """CWE of cost minus CWE of cost+print."""
     composed_dear: Discordant
+    ranges: Mapping[str, tuple[int, int, int]]
+    """Budgets that content and print give at the 5th, 50th and 95th percentile."""
+    content_print_rank: float
+    """Spearman's correlation of the two over samples."""
 
     def record(self) -> dict[str, object]:
         """As JSON."""
@@ -58,6 +65,7 @@ def real_arms(
         "print": ways.content(weights, plan.total, native=native, floor=floor),
         "cost+print": _within_tiers(tiers, plan.nominal["cost"], weights, native, floor),
     }
+    by_content = {"content": plan.nominal["content"], "print": nominal["print"]}
     sizes = [one.size for one in asked]
     lanes = {**plan.budgets, **resized_budgets(sizes, nominal, tiers, model.family, plan.total)}
     Ledger(plan.samples, native, plan.mechanism).check_realised(lanes)
@@ -75,7 +83,14 @@ def real_arms(
         deviation=ledger.check_realised({arm: [o.realised for o in rows] for arm, rows in outcomes.items()}),
         composed=cwe_gain(cost, both, [costs[tier] for tier in tiers], [one.document for one in asked]),
         composed_dear=discordant([cost[i] for i in dear], [both[i] for i in dear]),
+        ranges={arm: _range(shares) for arm, shares in by_content.items()},
+        content_print_rank=rank_correlation(*by_content.values()),
     )
+
+
+def _range(budgets: Sequence[int]) -> tuple[int, int, int]:
+    low, middle, high = np.percentile(budgets, [5, 50, 95])
+    return round(low), round(middle), round(high)
 
 
 def print_weights(model: Legibility, asked: Sequence[Asked], native: Sequence[int]) -> list[float]:

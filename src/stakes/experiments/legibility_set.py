@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 
 from stakes.budgets.calibrate import PAPER_GRID, PAPER_MEAN
 from stakes.budgets.curve import Curve
@@ -30,6 +31,7 @@ TIERS = ("high", "low")
 COSTS = {"high": 5.0, "low": 1.0}
 ARM_BUDGETS = {"high": 512, "low": 96}
 TOTAL = 2 * PAPER_MEAN
+SCARCE_MEAN = 224
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class SetResult:
     too_small: int
     one_place: Mapping[str, int]
     """Questions whose answer stands at one place only."""
+    length: Mapping[str, float]
+    """Characters of an answer, the median."""
     curves: Mapping[str, Curve]
     one_place_curves: Mapping[str, Curve]
     by_height: Mapping[int, tuple[int, float]]
@@ -54,6 +58,8 @@ class SetResult:
     changes: Sequence[Change]
     halves: Mapping[float, HalfResult]
     held_out: HeldOut
+    scarce: HeldOut
+    """The same at a mean of 224: the published VLM needs about 1.4 times the tokens that print needs."""
     kept: Sequence[Asked]
     outcomes: Sequence[Outcome]
 
@@ -64,7 +70,7 @@ class SetResult:
 
     def record(self) -> dict[str, object]:
         """As JSON; no text of a page, question or answer."""
-        plain = ("name", "documents", "counts", "apart", "too_small", "one_place", "optimum", "changes", "held_out")
+        plain = ("name", "documents", "counts", "apart", "too_small", "one_place", "length", "optimum", "changes")
         return {
             **{key: _plain(getattr(self, key)) for key in plain},
             "curves": {tier: asdict(curve) for tier, curve in self.curves.items()},
@@ -75,6 +81,8 @@ class SetResult:
             "legible_by_height": {height: list(row) for height, row in self.by_height.items()},
             "slopes": asdict(self.slopes),
             "arms": self.arms.record(),
+            "held_out": asdict(self.held_out),
+            "scarce": asdict(self.scarce),
             "split_half": {ratio: asdict(half) for ratio, half in self.halves.items()},
         }
 
@@ -98,6 +106,7 @@ def measure_set(
         counts={tier: len(right[tier]) for tier in TIERS},
         apart=apart.by_tier,
         too_small=too_small,
+        length={tier: median(len(one.answers[0]) for one in kept if one.tier == tier) for tier in TIERS},
         one_place=dict(sorted(Counter(o.tier for o in kept if o.id in alone).items())),
         curves={tier: curves[tier] for tier in TIERS},
         one_place_curves=curves_from_outcomes([outcome for outcome in outcomes if outcome.sample in alone]),
@@ -108,6 +117,7 @@ def measure_set(
         changes=change_ratios(curves["high"], curves["low"], TOTAL),
         halves=split_half(right, PAPER_GRID, TOTAL),
         held_out=held_out(outcomes, COSTS, PAPER_MEAN),
+        scarce=held_out(outcomes, COSTS, SCARCE_MEAN),
         kept=kept,
         outcomes=outcomes,
     )

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from stakes.budgets.comparison import ArmRow
 from stakes.budgets.frontier import break_even
+from stakes.budgets.held_out import HeldOut
+from stakes.evaluation.alignment import best_shift
 from stakes.experiments.legibility import Findings, Mixed
 from stakes.experiments.legibility_set import SetResult
-from stakes.experiments.table import Cell, Table, spell_interval, spell_p
+from stakes.experiments.table import Cell, Table, spell_interval, spell_p, spell_slopes
 from stakes.published import figures
 
 OURS = "legibility"
@@ -51,21 +55,18 @@ def curve_table(one: SetResult) -> Table:
     columns = ["budget"]
     for tier in ("high", "low"):
         columns += [f"{tier}: lost", f"{tier}: lost or apart", f"{tier}: published VLM"]
-    test = one.slopes
-    verdict = "differ" if test.p < 0.05 else "are not told apart"
     apart = sum(one.apart.values())
     findings = [
         f"legibility, not a VLM's error; {sum(one.counts.values())} questions on {one.documents} documents "
         f"({one.counts['high']} high, {one.counts['low']} low)",
+        f"answers have {one.length['high']:g} characters at the median (high) and {one.length['low']:g} (low)",
         f"{apart} questions are set apart ({_by_tier(one.apart)}): their answer is not found at native size"
         + (f"; {one.too_small} more stand on pages with too few tokens" if one.too_small else ""),
-        f"the tiers' slopes {verdict}: log-odds per doubling of tokens {test.slopes['high']:.2f} high, "
-        f"{test.slopes['low']:.2f} low, difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}], "
-        f"p = {spell_p(test.p)} by documents; permuted within documents p = {spell_p(test.permutation_p)}; "
-        f"that the error curves run parallel, p = {spell_p(test.parallel_p)}",
+        spell_slopes(one.slopes),
         "answers with one place only: lost at 304 "
         + ", ".join(f"{curve.error(304):.3f} {tier}" for tier, curve in sorted(one.one_place_curves.items())),
     ]
+    findings += [_published_shift(one, tier, points) for tier, points in printed.items() if tier in one.curves]
     return Table(
         f"{one.name}-curves",
         f"{NAMES[one.name]}: answers no longer legible, by budget",
@@ -88,13 +89,18 @@ def arm_table(one: SetResult) -> Table:
     assert cost.gain is not None
     findings = [
         f"at r = 5 cost-aware {_verdict(cost.gain.low, cost.gain.high)} uniform: CWE falls by {cost.gain}",
-        f"it pays from a cost ratio of {_ratio(cost.break_even)}",
+        "it pays at no cost ratio"
+        if cost.break_even in (None, float("inf"))
+        else f"it pays from a cost ratio of {_ratio(cost.break_even)}",
         *(
             f"{name}: CWE falls by {row.gain} from uniform"
             for name, row in by_arm.items()
             if name in ("content", "print") and row.gain is not None
         ),
         f"sharing each tier's tokens by print {_verdict(both.low, both.high)} the cost arm alone: {both}",
+        "pages take "
+        + " and ".join(f"{low} to {high} tokens by {arm}" for arm, (low, _, high) in one.arms.ranges.items())
+        + f" (5th and 95th percentile); the two have a rank correlation of {one.arms.content_print_rank:.2f}",
         f"all arms plan {one.arms.total} tokens; realised totals differ by {one.arms.deviation:.3%} at most",
     ]
     title = f"{NAMES[one.name]}: arms of one total, budgets (512, 96)"
@@ -119,12 +125,10 @@ def frontier_table(one: SetResult) -> Table:
         for ratio, pair in one.optimum.items()
     ]
     columns = ("r", "best pair", "published", "chosen on odd", "rank on even", "gap on even", "published rank")
-    held = one.held_out
-    chosen = ", ".join(f"{tier} {budget}" for tier, budget in held.budgets.items())
     findings = [
         "the best pair changes at r = " + (", ".join(f"{change.ratio:.2f}" for change in one.changes) or "none"),
-        f"held out at r = 5: chosen on {held.chosen_on} documents ({chosen}), on the other {held.tested_on} CWE falls "
-        f"by {held.gain} from uniform {held.uniform_budget}",
+        _held_out(one.held_out),
+        f"where tokens are scarcer: {_held_out(one.scarce)}",
     ]
     title = f"{NAMES[one.name]}: the best pair of budgets that add up to 608"
     return Table(f"{one.name}-frontier", title, columns, tuple(rows), tuple(findings), {"basis": OURS})
@@ -146,20 +150,39 @@ def mixed_table(mixed: Mixed) -> Table:
         rows.append(("published", name, *values, pair, gain, None))
     cost = next(row for row in mixed.arms.comparison.rows if row.arm == "cost")
     assert cost.gain is not None
-    held = mixed.held_out
+    both = mixed.arms.composed
     findings = [
         f"{mixed.each} questions of each task; cost-aware {_verdict(cost.gain.low, cost.gain.high)} uniform: "
         f"CWE falls by {cost.gain}",
+        f"sharing each tier's tokens by print {_verdict(both.low, both.high)} the cost arm alone: {both}",
         "the curves choose "
         + ", ".join(f"{tier} {budget}" for tier, budget in mixed.chosen.items())
         + " at a mean of 304",
-        f"held out: chosen on {held.chosen_on} documents "
-        f"({', '.join(f'{tier} {budget}' for tier, budget in held.budgets.items())}), on the other {held.tested_on} "
-        f"CWE falls by {held.gain} from uniform {held.uniform_budget}",
+        _held_out(mixed.held_out).replace("at r = 5 and", "at"),
     ]
     columns = ("source", "arm", "high", "medium", "low", "CWE (5, 3, 1)", "high b:c", "CWE gain, 95 %", "tokens")
     title = "Mixed workload: SROIE high, DocVQA medium, ChartQA low; budgets (512, 256, 96)"
     return Table("mixed", title, columns, tuple(rows), tuple(findings), {"basis": OURS})
+
+
+def _held_out(held: HeldOut) -> str:
+    chosen = ", ".join(f"{tier} {budget}" for tier, budget in held.budgets.items())
+    return (
+        f"held out at r = 5 and a mean of {held.uniform_budget}: chosen on {held.chosen_on} documents ({chosen}), on "
+        f"the other {held.tested_on} CWE falls by {held.gain}, at {held.mean_tokens:.0f} tokens an image against "
+        f"{held.uniform_mean_tokens:.0f}"
+    )
+
+
+def _published_shift(one: SetResult, tier: str, points: Mapping[str, float]) -> str:
+    """How many more tokens the published VLM needs than legibility, at the budgets that were published."""
+    budgets = [budget for budget in one.curves[tier].budgets if str(budget) in points]
+    ours = np.array([one.curves[tier].error(budget) for budget in budgets])
+    shift, left_over = best_shift(np.array([points[str(b)] for b in budgets]), ours, np.log2(budgets))
+    return (
+        f"{tier}: the published VLM's curve is this one at {2**shift:.2f} times the tokens (2^{shift:+.2f}), give or "
+        f"take {left_over:.3f} of error at a budget"
+    )
 
 
 def _arm(row: ArmRow, dear: str) -> tuple[Cell, ...]:

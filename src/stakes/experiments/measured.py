@@ -17,6 +17,7 @@ TABLES = {
     "within-task": ("within_task", "cost, content and anti against uniform on one task"),
     "cross-task": ("cross_task", "dense pages against solid colours"),
     "frontier": ("frontier", "13 budgets, cost ratios, split half, held-out optimum"),
+    "curves": ("curves", "13 budgets by both mechanisms, and whether the tiers fall alike"),
     "cross-dataset": ("cross_dataset", "three densities"),
     "invariance": ("invariance", "mechanism, scale, architecture, selector"),
     "mixed": ("mixed", "three tasks, three tiers"),

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from stakes.evaluation.slopes import SlopeTest
+
 Cell = str | int | float | None
 
 
@@ -37,3 +39,15 @@ def spell_p(p: float) -> str:
 def spell_interval(interval: Sequence[float]) -> str:
     """[0.041, 0.078]"""
     return f"[{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def spell_slopes(test: SlopeTest) -> str:
+    """Whether two tiers respond to tokens alike, in one sentence."""
+    verdict = "differ" if test.p < 0.05 else "are not told apart"
+    (first, steep), (second, other) = test.slopes.items()
+    return (
+        f"the tiers' slopes {verdict}: log-odds per doubling of tokens {steep:.2f} {first}, {other:.2f} {second}, "
+        f"difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}], p = {spell_p(test.p)} by documents; "
+        f"permuted within documents p = {spell_p(test.permutation_p)}; that the error curves run parallel, "
+        f"p = {spell_p(test.parallel_p)}"
+    )

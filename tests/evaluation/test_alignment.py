@@ -1,0 +1,79 @@
+"""Two readers of the same questions: a shift that was put in comes out, and ranks say who needs the tokens."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stakes.errors import BadInput
+from stakes.evaluation.alignment import align, best_shift, half_way
+
+GRID = [32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576]
+DOUBLINGS = np.log2(GRID)
+
+
+def needs(tokens: np.ndarray) -> np.ndarray:
+    """Right from so many tokens on."""
+    return np.asarray(GRID)[None, :] >= tokens[:, None]
+
+
+@given(st.floats(-0.8, 0.8), st.floats(6.6, 7.6), st.floats(0.8, 1.6))
+@settings(max_examples=40, deadline=None)
+def test_a_shift_that_was_put_in_comes_out(shift: float, middle: float, width: float) -> None:
+    def curve(x: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp((x - middle) / width * 3))
+
+    found, left_over = best_shift(curve(DOUBLINGS - shift), curve(DOUBLINGS), DOUBLINGS)
+    assert found == pytest.approx(shift, abs=0.1)  # straight lines between thirteen budgets
+    assert left_over < 0.02
+
+
+def test_a_reader_that_needs_twice_the_tokens_is_one_doubling_behind() -> None:
+    rng = np.random.default_rng(0)
+    needed = 2 ** rng.normal(6.8, 0.7, 2000)
+    found = align(needs(2 * needed), needs(needed), [i // 4 for i in range(2000)], GRID, resamples=200)
+    assert found.shift == pytest.approx(1, abs=0.08)
+    assert found.low <= found.shift <= found.high
+    assert found.rank_of_questions > 0.9
+    assert found.rank_of_curves > 0.99
+    assert sum(found.only_first) == 0  # who needs more is never right alone
+    first, second = found.half
+    assert first is not None
+    assert second is not None
+    assert first / second == pytest.approx(2, rel=0.08)
+    for row in zip(found.both, found.only_first, found.only_second, found.neither, strict=True):
+        assert sum(row) == 2000
+
+
+def test_alike_curves_of_unlike_questions_have_no_rank_in_common() -> None:
+    rng = np.random.default_rng(1)
+    needed = 2 ** rng.normal(7.5, 1, 1000)
+    found = align(needs(needed), needs(rng.permutation(needed)), range(1000), GRID, resamples=50)
+    assert found.shift == 0
+    assert abs(found.rank_of_questions) < 0.1
+    assert found.rank_of_curves == pytest.approx(1)
+    assert sum(found.only_first) > 0
+
+
+def test_half_way_is_straight_on_a_log_axis_and_may_not_exist() -> None:
+    errors = np.array([1, 0.75, 0.25] + [0.2] * 10)
+    assert half_way(errors, DOUBLINGS) == pytest.approx(np.sqrt(64 * 96))
+    assert half_way(np.full(13, 0.9), DOUBLINGS) is None
+
+
+def test_a_document_counts_as_one() -> None:
+    rng = np.random.default_rng(2)
+    needed = np.repeat(2 ** rng.normal(7, 1, 30), 10)
+    late = np.repeat(2 ** rng.normal(7.5, 1, 30), 10)
+    pages = np.repeat(np.arange(30), 10)
+    together = align(needs(late), needs(needed), list(pages), GRID, resamples=300)
+    apart = align(needs(late), needs(needed), range(300), GRID, resamples=300)
+    assert together.high - together.low > 2 * (apart.high - apart.low)
+
+
+def test_tables_that_do_not_fit_are_refused() -> None:
+    table = np.ones((4, 13), dtype=bool)
+    with pytest.raises(BadInput, match="questions × 13 budgets"):
+        align(table, table[:3], range(4), GRID)
+    with pytest.raises(BadInput, match="rising budgets"):
+        align(table[:, :3], table[:, :3], range(4), GRID[:3])

@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm check bench format clean
+.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-soak soak check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -23,6 +23,21 @@ test-browser: .venv/.browser
 test-litellm: .venv/.dev .venv-litellm/.made
 	$(PY) -m pytest -rs tests/gateway/test_litellm.py
 
+# A fuzzer against the gateway's OpenAPI description; it brings a pytest plugin and so has an environment of its own.
+test-fuzz: .venv/.dev .venv-fuzz/.made
+	$(PY) -m pytest -rs tests/gateway/test_fuzz.py
+
+# The embedded reader behind a real vLLM: make test-engine ENGINE=/path/to/vllm-cpu DATA=/path/to/data (skips without).
+test-engine: .venv/.dev
+	$(PY) -m pytest -rs tests/gateway/test_engine.py --engine '$(ENGINE)' $(if $(DATA),--real-data '$(DATA)')
+
+# Half an hour of load with faults, and the same in half a minute.
+soak: .venv/.dev
+	$(PY) benchmarks/soak.py --minutes 30 --faults
+
+test-soak: .venv/.dev
+	$(PY) benchmarks/soak.py --minutes 0.5 --faults
+
 check: .venv/.dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -35,12 +50,17 @@ bench: .venv/.bench
 	$(PY) benchmarks/answering.py
 	$(PY) benchmarks/gateway.py
 
+# The documentation site, into site/: it opens from the disk and asks no other host for anything.
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	@echo 'site/index.html is the documentation'
+
 format: .venv/.dev
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
 clean:
-	rm -rf .venv .venv-litellm .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-litellm .venv-fuzz site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"stakes needs Python 3.11 or later, this is {v[0]}.{v[1]}; run: make PYTHON=/path/to/python3.11")'
@@ -56,7 +76,11 @@ clean:
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,telemetry,report,ocr]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,telemetry,report,ocr,docs]'
+	@touch $@
+
+.venv/.docs: .venv/.core
+	$(PIP) install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 .venv/.ray: .venv/.dev
@@ -69,6 +93,11 @@ clean:
 
 .venv/.browser: .venv/.dev
 	$(PIP) install --constraint constraints.txt --editable '.[browser]'
+	@touch $@
+
+.venv-fuzz/.made:
+	$(PYTHON) -m venv .venv-fuzz
+	.venv-fuzz/bin/pip --disable-pip-version-check --quiet install schemathesis==4.32.5
 	@touch $@
 
 .venv-litellm/.made: pyproject.toml

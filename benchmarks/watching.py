@@ -13,7 +13,8 @@ import time
 
 import numpy as np
 
-from stakes.budgets.watch import Conditions, Stream, Watch
+from stakes.budgets.conditions import Conditions
+from stakes.budgets.watch import Stream, Watch
 
 ALLOWED = {"high": 0.15, "low": 0.60}
 MIX = {"high": 0.4, "low": 0.6}

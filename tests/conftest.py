@@ -18,6 +18,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a folder with real questions in the sample format (docvqa/, chartqa/, sroie/, questions/); "
         "tests that need it are skipped without",
     )
+    parser.addoption(
+        "--engine",
+        default=None,
+        help="a command that serves a checkpoint by vLLM, as COMMAND CHECKPOINT PORT; its tests are skipped without",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,12 @@
 """What the README shows is what happens."""
 
 import re
-import shlex
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
 import pytest
-
-from stakes.cli import main
+from tests.docs.site import parse, run
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -31,19 +29,22 @@ def test_the_python_example_prints_what_its_comments_say() -> None:
         assert line.startswith(shown) or f"{float(line):.3g}" == shown, (line, promise)
 
 
-# what needs a model, a server or minutes is held to its promise by its own tests
+# what needs a model, a server or minutes is held to its promise by its own tests, and parsed here
 ELSEWHERE = "calibrate|evaluate|serve|report|doctor|demo|reproduce within"
+COMMANDS = re.findall(r"^stakes .*", README, re.MULTILINE)
 
 
-@pytest.mark.parametrize("line", re.findall(rf"^stakes (?!{ELSEWHERE}).*", README, re.MULTILINE))
+@pytest.mark.parametrize("line", [line for line in COMMANDS if not re.match(rf"stakes ({ELSEWHERE})", line)])
 def test_a_shell_example_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     point = '{"budgets": [32, 304, 576], "errors": [0.9, 0.3, 0.1], "counts": 300}'
     Path("curves.json").write_text(f'{{"high": {point}, "low": {point}}}')
-    with redirect_stdout(StringIO()) as out, pytest.raises(SystemExit) as left:
-        main(shlex.split(line)[1:])
-    assert left.value.code == 0
-    assert out.getvalue()
+    assert run(line)
+
+
+@pytest.mark.parametrize("line", [*COMMANDS, *re.findall(r"^make [a-z-]+", README, re.MULTILINE)])
+def test_every_option_in_a_shell_example_is_one(line: str) -> None:
+    parse(line)
 
 
 def test_the_result_table_is_what_plan_computes() -> None:

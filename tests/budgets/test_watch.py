@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stakes.budgets.watch import EPOCH, STAKE, Conditions, Stream, Watch, log_capital, same_answer
+from stakes.budgets.conditions import Conditions, same_answer
+from stakes.budgets.watch import EPOCH, STAKE, Stream, Watch, log_capital
 from stakes.errors import BadInput
 from stakes.evaluation.outcomes import Outcome
 

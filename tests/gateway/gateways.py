@@ -28,6 +28,14 @@ def policy(**more: Any) -> Policy:
     return Policy.model_validate(record)
 
 
+def calibrated(errors: float = 0.05, **more: Any) -> Policy:
+    """A policy with curves: errors of 5 % at both ends of each, from 300 questions a tier."""
+    record = policy(**more).model_dump(by_alias=True)
+    for plan in record["tiers"].values():
+        plan["curve"] = {"budgets": (plan["budget"], 1024), "errors": (errors, errors), "counts": (300, 300)}
+    return Policy.model_validate(record)
+
+
 @dataclass
 class Gateway:
     """``address``: its root; ``app``: the app, for its metrics; ``served``: its rules."""

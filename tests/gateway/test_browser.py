@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from PIL import Image
-from tests.gateway.gateways import Gateway, gateway, policy
+from tests.gateway.gateways import Gateway, ask, calibrated, gateway, policy
+from tests.gateway.upstream import Upstream
 
 from stakes.data import pages
 
@@ -182,6 +184,26 @@ def test_a_gateway_with_keys_asks_for_one(browser: Any, reader: str) -> None:
         one.wait("#standing", "enforce")
         playwright.expect(one.page.locator("#lock")).to_be_hidden()
         playwright.expect(one.page.locator("#model")).to_have_value("embedded")
+        one.context.close()
+
+
+def test_the_watch_and_its_alarms_are_shown(browser: Any, upstream: Upstream, http: httpx.Client) -> None:
+    with gateway(upstream.url, calibrated(), shadow=1.0, shadow_at_once=8) as front:
+        one = Watched(browser, front.address)
+        one.wait("#watch-note", "No alarm.*a proxy for error")
+        playwright.expect(one.page.locator("#warning")).to_be_hidden()
+        for _ in range(24):  # nothing but the dear tier
+            http.post(f"{front.base_url}/chat/completions", json=ask())
+        one.wait("#warning", "mix high: tier 'high' comes more often")
+        one.wait("#watched tbody tr:first-child", "high100.0 %50.0 %24")
+        one.page.set_viewport_size({"width": 360, "height": 700})
+        assert one.page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert one.complaints == []
+        one.context.close()
+    with gateway(upstream.url) as front:
+        one = Watched(browser, front.address)
+        one.wait("#standing", "enforce")
+        playwright.expect(one.page.locator("#watch")).to_be_hidden()
         one.context.close()
 
 

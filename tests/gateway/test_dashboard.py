@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
-from tests.gateway.gateways import Gateway, ask, gateway
+from tests.gateway.gateways import Gateway, ask, calibrated, gateway
 from tests.gateway.upstream import Upstream
 
 DASHBOARD = Path(__file__).parents[2] / "docs/grafana.json"
@@ -38,7 +38,7 @@ def _told(front: Gateway, http: httpx.Client) -> dict[str, list[dict[str, str]]]
 
 
 def test_every_metric_of_the_dashboard_is_told_with_its_labels(upstream: Upstream, http: httpx.Client) -> None:
-    with gateway(upstream.url) as front:
+    with gateway(upstream.url, calibrated(), shadow=1.0) as front:
         told = _told(front, http)
         registered = {
             name: one._labelnames for name, one in front.app.state.metrics.registry._names_to_collectors.items()

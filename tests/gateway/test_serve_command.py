@@ -2,37 +2,16 @@
 
 import json
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.gateway.gateways import ask, policy
+from tests.gateway.processes import process
 from tests.gateway.upstream import Seen, Upstream, Wire, frame, until
 
 BUDGETS = ["--budget", "high=256", "--budget", "low=64"]
-
-
-@contextmanager
-def process(*options: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, object]]]:
-    command = [sys.executable, "-m", "stakes.cli", "serve", "--port", "0", "--json", "--no-probe", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        try:
-            assert running.stdout is not None
-            text = ""
-            while not text.endswith("}\n"):
-                line = running.stdout.readline()
-                assert line, running.communicate()[1]
-                text = line if line == "{\n" else text + line
-            yield running, json.loads(text)
-        finally:
-            if running.poll() is None:
-                running.kill()
-            running.wait(10)
 
 
 def test_it_serves_reloads_and_drains_on_sigterm(upstream: Upstream, tmp_path: Path, http: httpx.Client) -> None:

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 from tests.gateway.gateways import Gateway, ask, dumped, gateway
-from tests.gateway.upstream import Seen, Upstream, Wire, frame, until
+from tests.gateway.upstream import Seen, Upstream, Wire, frame, until, usage
 
 from stakes.gateway.settings import Timeouts
 
@@ -39,6 +39,33 @@ def test_each_piece_is_passed_on_before_the_next_is_there(
         assert next(pieces) == frame("4")
         got_it.set()
         assert b"".join(pieces) == frame("2")
+
+
+@pytest.mark.parametrize("body", [TEXT, ask(stream=True)], ids=["text", "image"])
+def test_a_client_that_hangs_up_at_the_last_event_was_answered(
+    front: Gateway, upstream: Upstream, http: httpx.Client, body: dict[str, object]
+) -> None:
+    """The official client closes at ``[DONE]``, often before the stream's own end is there."""
+    hung_up = threading.Event()
+
+    def script(seen: Seen, wire: Wire) -> None:
+        wire.begin_stream()
+        wire.chunk(frame("42"))
+        wire.chunk(b"data: " + json.dumps({"choices": [], "usage": usage(seen.json)}).encode() + b"\n\n")
+        wire.chunk(b"data: [DONE]\n\n")
+        if wire.is_closed(5):
+            hung_up.set()
+
+    upstream.script = script
+    with http.stream("POST", f"{front.base_url}/chat/completions", json=body) as reply:
+        for line in reply.iter_lines():
+            if line == "data: [DONE]":
+                break
+    assert hung_up.wait(10)  # nobody waits for an upstream that has said its last word and does not end
+    assert until(lambda: front.metric("requests_in_flight") == 0)
+    assert front.metric("requests_total", tier="", outcome="cancelled") == 0
+    if body is not TEXT:
+        assert front.metric("usage_checks_total", result="agreed") == 1
 
 
 def drop_in_the_middle(seen: Seen, wire: Wire) -> None:

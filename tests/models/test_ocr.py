@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ pytest.importorskip("rapidocr", reason="needs the extra [ocr]")
 from stakes.budgets.calibrate import calibrate
 from stakes.budgets.evaluate import evaluate
 from stakes.budgets.policy import Policy, TierPlan
+from stakes.cli import main
 from stakes.errors import BadInput
 from stakes.evaluation.asked import Asked, digest
 from stakes.evaluation.outcomes import read_outcomes
@@ -174,3 +176,26 @@ def test_the_height_of_small_print_asks_for_tokens(model: Legibility, asked: lis
     assert print_tokens([], 256) == 1.0
     with pytest.raises(BadInput, match="between 0 and 1"):
         print_height(lines, 2)
+
+
+def test_a_map_of_a_page_is_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    page([("Invoice", 40, 30, 48), ("Total: $9,870", 40, 140, 10)]).save(tmp_path / "page.png")
+    made = tmp_path / "map.png"
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "legibility-map", "--data", str(tmp_path / "page.png"), "-o", str(made), "--json"])
+    assert left.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["words"] == 3
+    assert told["legible"]["64"] < told["legible"]["576"] == 1
+    with Image.open(made) as drawn:
+        assert drawn.size[0] == 448
+    for wrong, said in (
+        (["-o", str(tmp_path / "map.json")], "ends in .png"),
+        (["--data", "a", "--data", "b"], "not of 2"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["reproduce", "legibility-map", *wrong])
+        assert said in " ".join(capsys.readouterr().err.split())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.edges import NAMES, make
 from tests.report.runs import HOSTILE, make_run, write_samples
 
 from stakes.budgets.allocate import allocate
@@ -126,3 +127,24 @@ def test_it_fits_a_phone_in_both_schemes(browser: Any, made: tuple[Run, Path], s
     one.emulate_media(media="print")
     assert one.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     one.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_lacks_something_still_draws_and_fits(browser: Any, tmp_path: Path, name: str) -> None:
+    policy, samples = make(name, tmp_path)
+    run = read_run(policy)
+    file = tmp_path / "report.html"
+    file.write_text(report_html(run, from_samples(samples, run) if samples else None), encoding="utf-8")
+    for width in (1440, 390):
+        one = browser.new_page(viewport={"width": width, "height": 844})
+        complaints: list[str] = []
+        one.on("pageerror", lambda error, told=complaints: told.append(str(error)))
+        one.goto(file.as_uri())
+        one.wait_for_selector("body[data-ready=yes]", timeout=60_000)
+        assert one.evaluate("document.documentElement.scrollWidth") <= width
+        drawn = one.evaluate("[...document.querySelectorAll('.figure')].map((f) => f.querySelectorAll('svg').length)")
+        assert drawn
+        assert set(drawn) == {1}
+        assert len(one.query_selector_all("#allocation tr")) == len(run.policy.tiers)
+        assert complaints == []
+        one.close()

@@ -16,7 +16,7 @@ from stakes.budgets.by_document import by_document, check_halves
 from stakes.budgets.certificate import Certificate, certify
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
-from stakes.budgets.estimators import DEFAULT, check_name
+from stakes.budgets.estimators import DEFAULT, HYBRID, check_name
 from stakes.budgets.estimators.choose import Choice, Terms, choose
 from stakes.budgets.held_out import HeldOut, held_out
 from stakes.budgets.plan import Plan, make_plan
@@ -135,6 +135,8 @@ def calibrate(
     check_name(estimator)
     if race is not None and confidence is not None:
         raise BadInput("a certificate needs every question at every budget, and a race leaves most out; choose one")
+    if race is not None and estimator.startswith(HYBRID):
+        raise BadInput("a race bets on answers that nobody has seen, and a prior may have seen them; choose one")
     if ceilings and confidence is None:
         raise BadInput("a ceiling is kept with some confidence; give one, such as 0.95")
     setting = setting or Setting()

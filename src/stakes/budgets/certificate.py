@@ -15,7 +15,7 @@ tiers, and all ceilings, hold together. No estimator and no shape of a curve is 
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -102,7 +102,7 @@ def certify(
     kept = {tier: ceiling.budget for tier, ceiling in held.items() if ceiling.budget is not None}
     # At no more tokens than uniform takes, so that the comparison is at equal tokens or in uniform's favour.
     terms = Terms(costs, measured.counts, uniform * sum(measured.counts.values()), floor)
-    choices = _choices(first, terms, estimator, kept)
+    choices = _choices(first, terms, estimator, kept, second.documents)
     choice = choices.get(tuple(kept.values()))
     if choice is None:
         least = sum(measured.counts[tier] * max(kept.get(tier, 0), measured.budgets[0]) for tier in costs)
@@ -137,9 +137,11 @@ def certify(
     )
 
 
-def _choices(first: ByDocument, terms: Terms, estimator: str, kept: Mapping[str, int]) -> dict[tuple[int, ...], Choice]:
+def _choices(
+    first: ByDocument, terms: Terms, estimator: str, kept: Mapping[str, int], unseen: Collection[str]
+) -> dict[tuple[int, ...], Choice]:
     """The choice on the first half for every smallest budget that the ceilings could have come to."""
-    free = choose(first, terms, estimator)
+    free = choose(first, terms, estimator, unseen)
     found: dict[tuple[int, ...], Choice] = {}
     for floors in product(*(first.budgets for _ in kept)):
         if all(free.budgets[tier] >= least for tier, least in zip(kept, floors, strict=True)):

@@ -55,7 +55,7 @@ def held_out(
     curves = curves_from_outcomes(fit)
     counts = {tier: max(curves[tier].counts) for tier in costs}
     terms = Terms(costs, counts, mean_budget * sum(counts.values()), floor)
-    best = choose(by_document(fit, costs), terms, estimator)
+    best = choose(by_document(fit, costs), terms, estimator, {outcome.document for outcome in test})
     # Budgets that fit the mean exist, or there would be no allocation; the grid is the same for all tiers.
     uniform = max(budget for budget in curves[next(iter(costs))].budgets if budget <= mean_budget)
     answers = {(outcome.sample, outcome.budget): outcome for outcome in test}

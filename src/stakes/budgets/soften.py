@@ -9,7 +9,7 @@ A signal that was trained on these very questions makes fewer mistakes here than
     soft.plan.price, soft.promise.cwe, soft.promise.hard_cwe
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from stakes.budgets.allocate import allocate
 from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve
-from stakes.budgets.estimators import CURVES, DEFAULT, raw
+from stakes.budgets.estimators import DEFAULT, named, raw
 from stakes.budgets.soft import expected_losses, spend, unchanged_range
 from stakes.budgets.soft_plan import SoftPlan, above, trust_of
 from stakes.errors import BadInput
@@ -86,7 +86,7 @@ def soften(
         first = [one for one in asked if one.document in chosen]
         second = [one for one in asked if one.document in tried]
         rows = [i for i, document in enumerate(measured.documents) if document in chosen]
-        curves = _fit(measured.take(rows), estimator, floor)
+        curves = _fit(measured.take(rows), estimator, floor, tried)
         plan = _plan(first, signal, costs, mean_budget, curves)[0]
         hard = _hard(first, signal, costs, mean_budget, curves)
         for one in second:
@@ -107,9 +107,10 @@ def soften(
     return Softened(plan.model_copy(update={"promise": asdict(promise)}), promise)
 
 
-def _fit(measured: ByDocument, estimator: str, floor: int | None) -> dict[str, Curve]:
+def _fit(measured: ByDocument, estimator: str, floor: int | None, unseen: Collection[str] = ()) -> dict[str, Curve]:
     # "auto: pooled" is pooled; bootstrap resamples choices and leaves the curves as measured
-    fitted = CURVES.get(estimator.rpartition(": ")[2], raw)(measured.curves(), measured)
+    fit = named(estimator.removeprefix("auto: "), unseen) or raw
+    fitted = fit(measured.curves(), measured)
     return {tier: above(curve, floor or 1) for tier, curve in fitted.items()}
 
 

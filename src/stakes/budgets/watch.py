@@ -14,76 +14,24 @@ up: every EPOCH values another bettor starts afresh, with a share of the stake t
 ``alpha``. Requests that come in long runs of one tier are a mix that moves, and are called so.
 
     watch = Watch(Conditions.of(outcomes, policy.budgets))
-    watch.observe("high", same=False, predicted=570, counted=574)
-    watch.state()["alarms"]               # ["disagreement high: …"]
+    watch.observe("high", predicted=570, counted=574)
+    watch.compare("high", same=False)     # later, once its shadow answer is there
+    watch.alarms()                        # {("disagreement", "high"): "…"}
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.bounded_mean import upper_error
+from stakes.budgets.conditions import Conditions
 from stakes.errors import BadInput
-from stakes.evaluation.outcomes import Outcome
 
 ALPHA = 0.05
 EPOCH = 256  # values after which another bettor starts
 LOOK = 8  # values between two looks at the capital, to save time
 BETTORS = 24  # kept; the poorest goes, which can only delay an alarm
-MIX = 0.1  # how far a tier's share may move
-TOKENS = 0.02  # how far counted tokens may be from predicted ones on average
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What was true when the certificate was made: allowed disagreement and share of each tier."""
-
-    disagreement: Mapping[str, float]
-    mix: Mapping[str, float]
-    mix_within: float = MIX
-    tokens_within: float = TOKENS
-
-    def __post_init__(self) -> None:
-        rates = [*self.disagreement.items(), ("tokens", self.tokens_within), ("mix", self.mix_within)]
-        for name, rate in rates:
-            if not 0 < rate < 1:
-                raise BadInput(f"what is allowed of {name!r} lies between 0 and 1, not at {rate}")
-        if set(self.mix) != set(self.disagreement) or abs(sum(self.mix.values()) - 1) > 1e-6:
-            raise BadInput(f"the mix needs a share for each of {', '.join(self.disagreement)}, adding up to 1")
-
-    @classmethod
-    def of(
-        cls, outcomes: Iterable[Outcome], budgets: Mapping[str, int], level: float = 0.95, slack: float = 0.02
-    ) -> "Conditions":
-        """From a calibration: the disagreement of each tier's budget with the largest one, at its upper bound."""
-        found = [o for o in outcomes if o.tier in budgets]
-        full = max((o.budget for o in found), default=0)
-        answers = {(o.sample, o.budget): o.prediction for o in found}
-        documents = {o.sample: (o.document, o.tier) for o in found}
-        counts: dict[str, dict[str, list[int]]] = {tier: {} for tier in budgets}
-        for sample, (document, tier) in documents.items():
-            here, there = answers.get((sample, budgets[tier])), answers.get((sample, full))
-            if here is not None and there is not None:
-                cell = counts[tier].setdefault(document, [0, 0])
-                cell[0] += not same_answer(here, there)
-                cell[1] += 1
-        for tier, cells in counts.items():
-            if not cells:
-                raise BadInput(f"no question of tier {tier!r} was answered at both {budgets[tier]} and {full} tokens")
-        upper = {
-            tier: upper_error([c[0] for c in cells.values()], [c[1] for c in cells.values()], level) + slack
-            for tier, cells in counts.items()
-        }
-        number = len(documents)
-        mix = {tier: sum(t == tier for _, t in documents.values()) / number for tier in budgets}
-        return cls({tier: min(0.999, rate) for tier, rate in upper.items()}, mix)
-
-
-def same_answer(one: str, other: str) -> bool:
-    """Whether two answers say the same, case and spacing aside."""
-    return one.casefold().split() == other.casefold().split()
 
 
 @dataclass
@@ -146,10 +94,11 @@ class Watch:
     def __init__(self, conditions: Conditions, alpha: float = ALPHA) -> None:
         if not 0 < alpha < 1:
             raise BadInput(f"alpha is a chance between 0 and 1, not {alpha}")
-        self.conditions, self.requests = conditions, dict.fromkeys(conditions.mix, 0)
+        self.conditions, self.requests = conditions, dict.fromkeys(conditions.disagreement, 0)
         within, self.streams = conditions.mix_within, dict[tuple[str, str], Stream]()
+        for tier, rate in conditions.disagreement.items():
+            self.streams["disagreement", tier] = Stream(rate)
         for tier, share in conditions.mix.items():
-            self.streams["disagreement", tier] = Stream(conditions.disagreement[tier])
             for kind, allowed in (("more", share + within), ("fewer", 1 - share + within)):
                 # A share of 95 % cannot rise by 10 %; and of two tiers one comes less when the other comes more.
                 if allowed < 1 and (kind == "more" or len(conditions.mix) > 2):
@@ -169,11 +118,27 @@ class Watch:
                 if (kind, name) in self.streams:
                     self.streams[kind, name].add(float(value))
         if same is not None:
-            self.streams["disagreement", tier].add(float(not same))
+            self.compare(tier, same)
         if predicted is not None and counted is not None:
             self.streams["tokens", ""].add(min(1.0, abs(predicted - counted) / max(1, counted)))
 
-    def state(self) -> dict[str, object]:
+    def compare(self, tier: str, same: bool) -> None:
+        """A shadow answer of a request that was observed before, and whether it agrees."""
+        self.streams["disagreement", tier].add(float(not same))
+
+    def alarms(self) -> dict[tuple[str, str], str]:
+        """What no longer holds, by (condition, tier): disagreement, mix or tokens, in words that say what to do."""
+        return {
+            (_condition(kind), tier): self._words(kind, tier)
+            for (kind, tier), stream in self.streams.items()
+            if stream.highest >= -np.log(self.alpha)
+        }
+
+    def watched(self) -> list[tuple[str, str]]:
+        """Every (condition, tier) that may alarm."""
+        return list(dict.fromkeys((_condition(kind), tier) for kind, tier in self.streams))
+
+    def state(self) -> dict[str, Any]:
         """For the metrics and a person: by tier what is seen, bounded and allowed, and the alarms in words."""
         number, shadow = sum(self.requests.values()), {}
         for tier in self.requests:
@@ -184,14 +149,14 @@ class Watch:
                 "disagreement_above": stream.lower(self.alpha),
                 "disagreement_allowed": stream.allowed,
                 "share": self.requests[tier] / number if number else 0.0,
-                "share_calibrated": self.conditions.mix[tier],
+                "share_calibrated": self.conditions.mix.get(tier),
             }
         tokens = self.streams["tokens", ""]
         return {
             "requests": number,
             "tiers": shadow,
             "token_error": tokens.total / tokens.seen if tokens.seen else 0.0,
-            "alarms": [self._words(*key) for key, s in self.streams.items() if s.highest >= -np.log(self.alpha)],
+            "alarms": list(self.alarms().values()),
             "note": "disagreement with the full budget is a proxy for error, not error",
         }
 
@@ -200,7 +165,7 @@ class Watch:
         if kind == "disagreement":
             return (
                 f"disagreement {tier}: answers of tier {tier!r} differ from those at full budget more often than the "
-                f"{stream.allowed:.1%} of the calibration; calibrate again"
+                f"{stream.allowed:.1%} that is allowed (a proxy for error, not error); calibrate again"
             )
         if kind == "tokens":
             return f"tokens: counts are off by more than {stream.allowed:.1%} on average; check the family"
@@ -209,3 +174,7 @@ class Watch:
             f"mix {tier}: tier {tier!r} comes {moved} often than calibrated ({self.conditions.mix[tier]:.1%}, give or "
             f"take {self.conditions.mix_within:.1%}); the budgets were chosen for another mix"
         )
+
+
+def _condition(kind: str) -> str:
+    return "mix" if kind in ("more", "fewer") else kind

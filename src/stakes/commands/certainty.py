@@ -13,7 +13,8 @@ EstimatorName = Annotated[
     typer.Option(
         "--estimator",
         help="How true curves are guessed from measured ones: raw, isotonic, pooled, smooth, bootstrap or auto "
-        "(cross-validated). Default: pooled to calibrate, raw to plan.",
+        "(cross-validated), or hybrid:FILE, a prior from the log of another reader, such as ocr. Default: pooled to "
+        "calibrate, raw to plan.",
     ),
 ]
 Confidence = Annotated[float | None, typer.Option(help="How sure a certificate is to be. Default: 0.95.")]
@@ -28,14 +29,18 @@ def wanted(
 ) -> tuple[str, float | None, dict[str, float] | None]:
     """The estimator, the confidence (None: no certificate) and the ceilings that were asked for."""
     from stakes.budgets.certificate import CONFIDENCE
-    from stakes.budgets.estimators import DEFAULT, check_name
+    from stakes.budgets.estimators import DEFAULT, HYBRID, check_name
+    from stakes.budgets.estimators.hybrid import read_prior
 
     if not certify and (confidence is not None or ceiling):
         raise BadInput("--confidence and --ceiling belong to a certificate; add --certify")
     if confidence is not None and not 0.5 <= confidence < 1:
         raise BadInput(f"--confidence lies between 0.5 and 1, not at {confidence:g}; 0.95 is usual")
     sure = (CONFIDENCE if confidence is None else confidence) if certify else None
-    return check_name(estimator or DEFAULT), sure, ceilings(ceiling)
+    name = check_name(estimator or DEFAULT)
+    if name.startswith(HYBRID):
+        read_prior(name.removeprefix(HYBRID), ("",) if certify else ())  # said before any answer is paid for
+    return name, sure, ceilings(ceiling)
 
 
 def ceilings(words: list[str] | None) -> dict[str, float] | None:

@@ -15,6 +15,24 @@ def _draw(seen: Comparison) -> None:
         typer.echo("cost-weighted error\n" + bars({row.arm: row.cwe for row in seen.rows}, width) + "\n")
 
 
+def _print_luck(seen: Comparison) -> None:
+    """Each arm against uniform; a table of its own, so that both fit a screen of 80 columns."""
+    rows = [
+        (
+            row.arm,
+            f"{row.gain.value:+.3f} [{row.gain.low:+.3f}, {row.gain.high:+.3f}]",
+            f"{row.dear.b}:{row.dear.c}",
+            f"{row.dear.p:.2g}",
+            "" if row.break_even is None else show(row.break_even),
+        )
+        for row in seen.rows
+        if row.gain is not None and row.dear is not None
+    ]
+    if rows:
+        columns = ["arm", "fall of CWE, 95 %", f"mended:broken, {seen.dearest}", "p", "pays from r"]
+        print_table("Against uniform", columns, rows)
+
+
 def print_evaluation(found: Evaluation, log: str) -> None:
     """Print the whole page."""
     if found.basis == "legibility":
@@ -23,20 +41,13 @@ def print_evaluation(found: Evaluation, log: str) -> None:
         typer.echo(f"{found.apart}.")
     seen = found.comparison
     tiers = list(seen.counts)
-    rows = []
-    for row in seen.rows:
-        against = ("", "", "") if row.gain is None or row.dear is None else (
-            f"{row.gain.value:+.3f} [{row.gain.low:+.3f}, {row.gain.high:+.3f}]",
-            f"{row.dear.b}:{row.dear.c}, p = {row.dear.p:.2g}",
-            "" if row.break_even is None else show(row.break_even),
-        )  # fmt: skip
-        rows.append(
-            (row.arm, *(row.errors[tier] for tier in tiers), row.average, row.cwe, *against, f"{row.realised:,}")
-        )
-    columns = [*(f"error {tier}" for tier in tiers), "average", "CWE", "fall of CWE, 95 %"]
-    columns += [f"{seen.dearest}: mended:broken", "pays from r", "tokens"]
+    rows = [
+        (row.arm, *(row.errors[tier] for tier in tiers), row.average, row.cwe, f"{row.realised:,}") for row in seen.rows
+    ]
+    columns = ["arm", *(f"error {tier}" for tier in tiers), "average", "CWE", "tokens"]
     sizes = ", ".join(f"{count} {tier} at cost {seen.costs[tier]:g}" for tier, count in seen.counts.items())
-    print_table(f"{sizes}; {seen.documents} documents; graded {seen.metric}", ["arm", *columns], rows)
+    print_table(f"{sizes}; {seen.documents} documents; graded {seen.metric}", columns, rows)
+    _print_luck(seen)
     _draw(seen)
     ratios = list(seen.rows[0].ratios)
     table = [(f"{ratio:g}", *(row.ratios[ratio] for row in seen.rows)) for ratio in ratios]

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
-FOR_MAKERS = {"dev", "bench", "browser"}  # extras that no user needs
+FOR_MAKERS = {"dev", "bench", "browser", "docs"}  # extras that no user needs
 _WANTED = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:>=\s*([0-9.]+))?")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)""")
 

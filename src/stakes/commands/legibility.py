@@ -3,6 +3,7 @@
 stakes reproduce legibility --data DIR -o legibility.json        # DIR holds docvqa/, chartqa/ and sroie/
 stakes reproduce legibility-check --data DIR                     # is reading at the answers like reading all?
 stakes reproduce legibility-agreement -o agreement.json          # does it foretell what the embedded reader answers?
+stakes reproduce legibility-map --data page.png -o map.png       # which words of this page die first?
 """
 
 import sys
@@ -22,6 +23,7 @@ NAMES = {
     "legibility": "what an OCR engine can still read on real pages, beside the published VLM figures",
     "legibility-check": "whether reading at the answers is like reading whole pages",
     "legibility-agreement": "whether legibility foretells a model's own curve, on synthetic forms",
+    "legibility-map": "which words of a page die first as tokens fall, drawn on the page",
 }
 CHECK_PAGES, CHECK_BUDGETS = 20, (96, 160, 304)
 
@@ -29,7 +31,9 @@ CHECK_PAGES, CHECK_BUDGETS = 20, (96, 160, 304)
 def legibility(
     table: str, data: Sequence[str], folder: Path, output: Path | None, as_json: bool, *, model: str, per_tier: int
 ) -> None:
-    """One of these tables; ``data`` names one folder, where real pages are read."""
+    """One of these tables; ``data`` names one folder where real pages are read, and an image for the map."""
+    if table == "legibility-map":
+        return _map(data, output or Path("legibility-map.png"), as_json)
     if table == "legibility-agreement":
         if data:
             raise BadInput(f"{table} draws its own pages; leave --data out")
@@ -44,6 +48,37 @@ def legibility(
         save_json(output, clean(record))
     if as_json:
         print_json(record)
+    return None
+
+
+def _map(data: Sequence[str], output: Path, as_json: bool) -> None:
+    """Of one image, or of a synthetic form."""
+    from stakes.commands.questions import check_writable
+    from stakes.data.sample import Sample
+    from stakes.evaluation.asked import ask, ask_pages
+    from stakes.experiments.legibility_map import BUDGETS, draw_map, shares
+    from stakes.models.ocr import Legibility
+    from stakes.models.ocr_map import legibility_map
+    from stakes.vision.decode import open_image
+
+    if len(data) > 1:
+        raise BadInput(f"a map is of one page, not of {len(data)}; give --data IMAGE once")
+    if output.suffix.lower() != ".png":
+        raise BadInput(f"a map is an image; give -o a name that ends in .png, not {output.name!r}")
+    check_writable(output)
+    if data:
+        sample = Sample(id="page", image=str(Path(data[0]).resolve()), question="?", answers=("?",), tier="high")
+        one = ask([sample], Path())[0]
+    else:
+        one = ask_pages("forms", "test", 1)[0]
+    words = legibility_map(Legibility(), one, BUDGETS)
+    draw_map(open_image(one.load()), words).save(output)
+    legible = shares(words, BUDGETS)
+    if as_json:
+        return print_json({"basis": "legibility", "map": str(output), "words": len(words), "legible": legible})
+    print_table(f"Of {len(words)} words, the share that still reads", ["budget", "legible"], list(legible.items()))
+    typer.echo(f"Map in {output}.")
+    return None
 
 
 def _all(data: Path, folder: Path, as_json: bool) -> dict[str, object]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stakes.commands.output import AsJson, print_json
+from stakes.commands.serve_rules import about_policy, conditions_source, policy_of, read_settings
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -62,6 +63,16 @@ def serve(
     telemetry: Annotated[
         str | None, typer.Option(help="OpenTelemetry to console, to an http(s) address of OTLP, or global.")
     ] = None,
+    shadow: Annotated[
+        float, typer.Option(help="Share of fitted requests, such as 0.01, asked again at native size to watch by.")
+    ] = 0.0,
+    shadow_at_once: Annotated[int, typer.Option(help="Shadow answers under way at most; others are dropped.")] = 1,
+    shadow_outcomes: Annotated[
+        Path | None, typer.Option(help="The calibration's outcomes: how often its answers differed at full budget.")
+    ] = None,
+    shadow_allow: Annotated[
+        list[str] | None, typer.Option(help="Instead: how often answers of a tier may differ, as high=0.1; repeatable.")
+    ] = None,
     probe: Annotated[bool, typer.Option(help="Ask the upstream at the start whether its tokens follow.")] = True,
     probe_model: Annotated[
         str | None, typer.Option(help="The model that the probe asks. Default: the first that the upstream lists.")
@@ -74,6 +85,12 @@ def serve(
     read_timeout: Annotated[float, typer.Option(help="Seconds between two pieces of an answer.")] = 300.0,
     total_timeout: Annotated[float, typer.Option(help="Seconds for a whole answer.")] = 1800.0,
     drain: Annotated[float, typer.Option(help="Seconds that streams may go on after a stop was asked for.")] = 30.0,
+    settings_file: Annotated[  # noqa: ARG001 - its callback has read it
+        Path | None,
+        typer.Option(
+            "--settings", is_eager=True, callback=read_settings, help="A TOML file of these options; options win."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a gateway: clients change only their base URL, and every image costs what its question is worth.
@@ -88,9 +105,10 @@ def serve(
     from stakes.signals import LearnedSignal
 
     def source() -> "Policy":
-        rules = _policy(policy, budget, mean_budget, family)
+        rules = policy_of(policy, budget, mean_budget, family)
         return reload.with_signal(rules, LearnedSignal.load(signal) if signal else None)
 
+    conditions = conditions_source(shadow_outcomes, shadow_allow)
     source()  # a bad policy is told before a model is loaded
     with _upstream(upstream) as address:
         chosen: dict[str, Any] = {
@@ -105,6 +123,8 @@ def serve(
             allow_bypass=not no_bypass,
             log_questions=log_questions,
             keep_images=keep_images,
+            shadow=shadow,
+            shadow_at_once=shadow_at_once,
             telemetry=telemetry,
             probe=probe,
             probe_model=probe_model,
@@ -115,54 +135,19 @@ def serve(
         )
         made.check_host(host)
         files = tuple(path for path in (policy, signal) if path is not None)
-        served = reload.Served.start(source, files, lambda rules: gateway.check_policy(rules, made))
+        served = reload.Served.start(source, files, lambda rules: gateway.check_policy(rules, made, conditions))
 
         def ready(here: str) -> None:
             logs.write_to_stderr()
-            about = {"address": f"{here}/v1", "upstream": address, "mode": mode, **_about(served.rules.policy)}
+            about = {"address": f"{here}/v1", "upstream": address, "mode": mode, **about_policy(served.rules.policy)}
             if as_json:
                 print_json(about)
             else:
                 budgets = ", ".join(f"{tier} {tokens}" for tier, tokens in served.rules.policy.budgets.items())
                 typer.echo(f"{here}/v1 → {address} ({mode}; budgets {budgets}; {about['origin']})")
 
-        app = gateway.create_app(made, served)
+        app = gateway.create_app(made, served, conditions=conditions)
         running.serve(app, host, port, ready, **door.server_options(made.limits, drain))
-
-
-def _policy(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
-    """The file's policy, or one of budgets that a person chose: nothing is made up."""
-    from stakes.budgets.policy import Policy
-    from stakes.tiers import PAPER_TIERS
-
-    if (path is None) == (not budgets):
-        raise BadInput("give --policy FILE, or budgets of your own such as --budget high=576 --budget low=64")
-    if path is not None:
-        if mean is not None:
-            raise BadInput("the mean budget comes from the policy; --mean-budget is for --budget")
-        return Policy.load(path)
-    chosen: dict[str, int] = {}
-    for word in budgets or ():
-        name, equals, tokens = word.partition("=")
-        if not equals or not tokens.strip().isdigit() or int(tokens) < 1 or name.strip() in chosen:
-            raise BadInput(f"{word!r} is no budget of its own; write each tier once, as high=576")
-        chosen[name.strip()] = int(tokens)
-    costs = {tier.name: tier.cost for tier in PAPER_TIERS}
-    # Costs only say which tier is dearer here: the paper's for its own tiers, else what a person gives more tokens.
-    plans = {
-        name: {"cost": costs[name] if set(chosen) <= set(costs) else float(tokens), "budget": tokens}
-        for name, tokens in chosen.items()
-    }
-    record = {
-        "schema": 1, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
-        "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
-    }  # fmt: skip
-    return Policy.from_record(record, "--budget")
-
-
-def _about(rules: "Policy") -> dict[str, Any]:
-    origin = "chosen, not calibrated" if rules.fingerprint == "uncalibrated" else f"policy {rules.fingerprint:.12}"
-    return {"family": rules.family, "budgets": rules.budgets, "mean_budget": rules.mean_budget, "origin": origin}
 
 
 @contextmanager

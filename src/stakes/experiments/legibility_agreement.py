@@ -17,7 +17,7 @@ from stakes.budgets.calibrate import PAPER_GRID
 from stakes.evaluation.alignment import Alignment, align
 from stakes.evaluation.answerable import answerable
 from stakes.evaluation.asked import Asked, ask_pages
-from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.fingerprint import Setting, take
 from stakes.evaluation.outcomes import Outcome
 from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import Key
@@ -36,6 +36,8 @@ ALL = "all"
 class Agreements:
     """Alignments of a model's answers (first) with legibility (second), by mechanism and tier; ``all``: both tiers."""
 
+    data: str
+    """The fingerprint of the questions and pages."""
     model: Mapping[str, str]
     engine: Mapping[str, str]
     questions: Mapping[str, int]
@@ -47,6 +49,7 @@ class Agreements:
         return {
             "basis": BASIS,
             "pages": f"{FAMILY}/{SPLIT}",
+            "data": self.data,
             "model": dict(self.model),
             "engine": dict(self.engine),
             "questions": dict(self.questions),
@@ -77,6 +80,7 @@ def run_agreement(
     legible = reading.answers(FAMILY, kept, _lanes(kept))
     tiers = list(dict.fromkeys(one.tier for one in kept))
     return Agreements(
+        data=take(asked, model, SETTINGS["resolution"]).data,
         model=identity(model),
         engine=engine.identity(),
         questions={tier: sum(one.tier == tier for one in kept) for tier in tiers},

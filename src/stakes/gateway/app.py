@@ -5,7 +5,7 @@ app = create_app(Settings(upstream="http://127.0.0.1:8000/v1"), Served.start(loa
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from stakes.budgets.conditions import Conditions
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 from stakes.gateway import actuators, live
@@ -23,12 +24,14 @@ from stakes.gateway.gate import Gate
 from stakes.gateway.health import Health
 from stakes.gateway.logs import Log
 from stakes.gateway.metrics import Metrics
+from stakes.gateway.openapi import description
 from stakes.gateway.prepare import Preparer
 from stakes.gateway.probe import Finding, probe, probe_until_known
 from stakes.gateway.recent import Recent
 from stakes.gateway.refusal import Refused, error_body
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.gateway.shadow import Shadow, conditions_of
 from stakes.gateway.state import state
 from stakes.gateway.workers import Workers
 
@@ -36,8 +39,11 @@ if TYPE_CHECKING:
     from stakes.gateway.telemetry import Telemetry
 
 
-def check_policy(policy: Policy, settings: Settings) -> None:
-    """Refuse a policy that this gateway could not carry out."""
+Source = Callable[[Policy], Conditions]
+
+
+def check_policy(policy: Policy, settings: Settings, conditions: Source = Conditions.of_policy) -> None:
+    """Refuse a policy that this gateway could not carry out, or could not watch where it is to."""
     if policy.mechanism != "resolution":
         raise BadInput(
             f"this policy is for {policy.mechanism}, which works inside a model; a gateway needs one calibrated with "
@@ -45,10 +51,20 @@ def check_policy(policy: Policy, settings: Settings) -> None:
         )
     actuators.check(settings.actuator, policy.family)
     policy.decide("")  # a policy that reads its tiers from a judge has none here
+    if settings.shadow:
+        conditions_of(policy, conditions)
 
 
-def create_app(settings: Settings, served: Served, telemetry: "Telemetry | None" = None) -> Starlette:
-    """The whole gateway as one ASGI app; ``telemetry`` in place of what the settings name."""
+def create_app(
+    settings: Settings,
+    served: Served,
+    telemetry: "Telemetry | None" = None,
+    conditions: Source = Conditions.of_policy,
+) -> Starlette:
+    """The whole gateway as one ASGI app.
+
+    ``telemetry``: in place of what the settings name. ``conditions``: what shadow answers are held to.
+    """
     if telemetry is None and settings.telemetry:
         from stakes.gateway.telemetry import Telemetry  # half a second of imports that most gateways do without
 
@@ -59,6 +75,7 @@ def create_app(settings: Settings, served: Served, telemetry: "Telemetry | None"
     workers = Workers(settings.limits)
     preparer = Preparer(settings, served, workers, metrics, log)
     health, recent = Health(upstream), Recent(settings.keep_images)
+    shadow = Shadow(settings, served, upstream, metrics, log, conditions) if settings.shadow else None
     finding = Finding(None, "not asked yet")
 
     def show_policy() -> None:
@@ -101,13 +118,15 @@ def create_app(settings: Settings, served: Served, telemetry: "Telemetry | None"
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if shadow is not None:
+                await shadow.close()
             await upstream.close()
             workers.close()
             if telemetry is not None:
                 await asyncio.to_thread(telemetry.close)
 
     async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "ok"} if shadow is None else {"status": "ok", "alarms": shadow.alarms()})
 
     async def readyz(_: Request) -> Response:
         ready, why = await health.ready()
@@ -123,20 +142,27 @@ def create_app(settings: Settings, served: Served, telemetry: "Telemetry | None"
         except Refused as no:
             return Response(error_body(no.status, no.code, no.message), no.status, media_type="application/json")
         metrics.workers.set(workers.inside)
+        if shadow is not None:
+            shadow.state()
         page = metrics.show(served.rules.controller.state())
         return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def openapi(_: Request) -> Response:
+        return JSONResponse(description())
 
     def standing() -> dict[str, Any]:
         probed = {"follows": finding.follows, "sentence": finding.sentence} if settings.probe else None
         about = {"mode": settings.mode, "actuator": settings.actuator, "fail": settings.fail, "probe": probed}
-        return {**about, **state(metrics, served.rules, recent)}
+        watch = None if shadow is None else shadow.state()
+        return {**about, "tasks": len(asyncio.all_tasks()), "watch": watch, **state(metrics, served.rules, recent)}
 
-    gate = Gate(settings, keeper, preparer, upstream, metrics, log, recent, telemetry)
+    gate = Gate(settings, keeper, preparer, upstream, metrics, log, recent, telemetry, shadow)
     app = Starlette(
         routes=[
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", show_metrics),
+            Route("/openapi.json", openapi),
             *live.routes(keeper, recent, standing),
             Route("/{path:path}", gate),
         ],

@@ -17,8 +17,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from stakes.gateway.auth import CREDENTIALS, Doorkeeper
-from stakes.gateway.body import Send
 from stakes.gateway.metrics import Metrics
+from stakes.gateway.presence import Answering
 from stakes.gateway.refusal import Refused, error_frame
 from stakes.gateway.settings import Settings
 from stakes.gateway.usage import Tap
@@ -143,7 +143,12 @@ class Upstream:
         raise Refused(502, "upstream_unreachable", "the upstream cannot be reached, or broke off before it answered")
 
     async def pass_on(
-        self, answer: aiohttp.ClientResponse, send: Send, ours: list[tuple[bytes, bytes]], api: str, tap: Tap | None
+        self,
+        answer: aiohttp.ClientResponse,
+        send: Answering,
+        ours: list[tuple[bytes, bytes]],
+        api: str,
+        tap: Tap | None,
     ) -> None:
         """Send the answer on as it comes; raises ``Dropped`` where its end is missing."""
         headers, length, streamed = answer_headers(answer.raw_headers, ours)
@@ -160,6 +165,8 @@ class Upstream:
                     left -= len(chunk)
                     if left == 0:  # one message fewer for every small answer
                         break
+                if streamed and (chunk.endswith(b"[DONE]\n\n") or b"response.completed" in chunk):
+                    send.complete = True
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             kind = "read_timeout" if isinstance(error, TimeoutError) else "dropped"

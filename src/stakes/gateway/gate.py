@@ -12,40 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from stakes.gateway.auth import Doorkeeper
 from stakes.gateway.body import Gone, Receive, Send, read_body, unpack
+from stakes.gateway.entrance import api_of, headers_of, is_yes
 from stakes.gateway.forward import Dropped, Upstream
 from stakes.gateway.logs import Log
-from stakes.gateway.meter import compare, count
+from stakes.gateway.meter import compare, count, note
 from stakes.gateway.metrics import Metrics
 from stakes.gateway.plan import Plan
 from stakes.gateway.prepare import Preparer, Said
+from stakes.gateway.presence import Answering, Presence
 from stakes.gateway.read_request import Api, may_hold_image, split_tiers
 from stakes.gateway.recent import Recent
-from stakes.gateway.refusal import Refused, error_body
+from stakes.gateway.refusal import Refused
 from stakes.gateway.settings import Settings
+from stakes.gateway.shadow import Shadow
+from stakes.gateway.shadow_request import Came
 from stakes.gateway.usage import Tap, Usage
-from stakes.gateway.watch import Answering, Watch
 
 if TYPE_CHECKING:
     from stakes.gateway.telemetry import Telemetry, Trace
-
-READ: Mapping[str, Api] = {"/v1/chat/completions": "chat", "/v1/responses": "responses"}
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_NO = frozenset({b"", b"0", b"false", b"no", b"off"})
-_ONCE = frozenset(
-    {
-        b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
-        b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task",
-    }
-)  # fmt: skip
-
-
-def is_yes(value: bytes) -> bool:
-    """Whether a header that is set means it: anything but nothing, 0, false, no and off."""
-    return value.strip().lower() not in _NO
-
-
-def _api(scope: Mapping[str, Any]) -> Api | None:
-    return READ.get(scope["path"].rstrip("/")) if scope["method"] == "POST" else None
 
 
 def _is_stream(answer: Any) -> bool:
@@ -66,22 +50,23 @@ class Gate:
         log: Log,
         recent: Recent,
         telemetry: "Telemetry | None" = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self._settings, self._keeper, self._preparer = settings, keeper, preparer
         self._upstream, self._metrics, self._log, self._recent = upstream, metrics, log, recent
-        self._telemetry = telemetry
+        self._telemetry, self._shadow = telemetry, shadow
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request; whatever happens, it is answered once or its connection is closed."""
         began = time.perf_counter()
         answering = Answering(send)
-        watch = Watch(receive, answering)
+        client = Presence(receive, answering)
         plan: Plan | None = None
-        trace = self._telemetry.begin(scope["headers"]) if self._telemetry and _api(scope) else None
+        trace = self._telemetry.begin(scope["headers"]) if self._telemetry and api_of(scope) else None
         problem = None
         self._metrics.in_flight.inc()
         try:
-            plan = await self._serve(scope, receive, answering, watch, began, trace)
+            plan = await self._serve(scope, receive, answering, client, began, trace)
         except Refused as refusal:
             problem = refusal.code
             await self._refuse(scope, answering, refusal)
@@ -90,10 +75,13 @@ class Gate:
             self._metrics.requests.labels("", "broken_off").inc()
         except asyncio.CancelledError:
             problem = "cancelled"
-            if not watch.fired:
+            if not client.fired:
                 raise
-            watch.forgive()
-            self._metrics.requests.labels("", "cancelled").inc()
+            client.forgive()
+            if answering.complete:
+                problem = None
+            else:
+                self._metrics.requests.labels("", "cancelled").inc()
         except Exception as error:
             problem = "internal_error"
             self._log.say("request failed", logging.ERROR, failure=error, path=scope.get("path"))
@@ -101,7 +89,7 @@ class Gate:
                 raise
             await self._refuse(scope, answering, Refused(500, "internal_error", "the gateway failed"))
         finally:
-            watch.stop()
+            client.stop()
             if trace is not None:
                 trace.end(answering.status, problem)
             self._metrics.in_flight.dec()
@@ -111,18 +99,18 @@ class Gate:
             )
 
     async def _serve(
-        self, scope: Mapping[str, Any], receive: Receive, send: Answering, watch: Watch, began: float,
+        self, scope: Mapping[str, Any], receive: Receive, send: Answering, client: Presence, began: float,
         trace: "Trace | None",
     ) -> Plan | None:  # fmt: skip
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        seen = self._seen(headers, scope)
+        seen = headers_of(scope)
         self._keeper.check(seen.get(b"authorization"))
         url = self._upstream.address(scope["raw_path"], scope["query_string"])
         limits, method = self._settings.limits, scope["method"]
         body = await read_body(receive, seen.get(b"content-length"), limits.body_bytes, limits.body_s)
-        watch.start()
+        client.start()
         plan = None
-        api = _api(scope)
+        api = api_of(scope)
         if api is not None:
             plan = await self._plan(api, body, seen)
         changed = plan is not None and plan.body is not None
@@ -152,7 +140,8 @@ class Gate:
                     trace.answered(None, tap.usage(), None)
                 return None
             self._metrics.first_byte.labels("yes").observe(first)
-            await self._answer(plan, answer, send, told, scope, began, trace)
+            came = Came(url, headers, body, seen.get(b"content-encoding", b"").strip().lower())
+            await self._answer(plan, answer, send, told, scope, began, trace, came)
         finally:
             answer.release() if send.over else answer.close()
         return plan
@@ -181,7 +170,7 @@ class Gate:
 
     async def _answer(
         self, plan: Plan, answer: Any, send: Answering, told: list[tuple[bytes, bytes]], scope: Mapping[str, Any],
-        began: float, trace: "Trace | None",
+        began: float, trace: "Trace | None", came: Came,
     ) -> None:  # fmt: skip
         accepted = answer.status < 400
         plan.settle() if accepted else plan.cancel()
@@ -194,51 +183,21 @@ class Gate:
             result = "dropped"
             raise
         except asyncio.CancelledError:
-            result = "cancelled"
+            result = "answered" if send.complete else "cancelled"
             raise
         finally:
             counted = compare(self._metrics, plan, tap) if result == "answered" else None
+            if self._shadow is not None and (result, answer.status, plan.outcome) == ("answered", 200, "fitted"):
+                self._shadow.answered(plan, counted, tap, came)
             if trace is not None:
                 trace.answered(plan, tap.usage() if tap is not None else Usage(), counted)
-            ms, total = 1000 * (time.perf_counter() - began), plan.rules.controller.state()
-            self._recent.add(
-                plan, status=answer.status, result=result, counted=counted, ms=ms, images=total["images"],
-                mean=total["mean"],
-            )  # fmt: skip
-            self._log.say(
-                "request", path=scope["path"], status=answer.status, result=result, outcome=plan.outcome,
-                tier=plan.tier, why=self._log.why(plan.why), images=plan.images, native=list(plan.natives),
-                budget=list(plan.budgets), predicted=list(plan.predicted), counted=counted,
-                fit_ms=round(1000 * plan.fit_s, 1), ms=round(ms, 1),
-                question=plan.question if self._settings.log_questions else None,
-            )  # fmt: skip
-
-    def _seen(self, headers: list[tuple[bytes, bytes]], scope: Mapping[str, Any]) -> dict[bytes, bytes]:
-        """The headers by name; those that must stand once and do not, or that change what a connection is, are 400."""
-        if scope["method"] not in _METHODS:
-            raise Refused(405, "bad_method", "this method is not served here")
-        seen: dict[bytes, bytes] = {}
-        for name, value in headers:
-            if name in seen and name in _ONCE:
-                raise Refused(400, "bad_headers", f"{name.decode('ascii')} stands twice in the headers")
-            seen[name] = value
-        if b"upgrade" in seen:
-            raise Refused(400, "bad_headers", "connections are not upgraded here; leave the upgrade header out")
-        if b"host" not in seen and scope["http_version"] == "1.1":
-            raise Refused(400, "bad_headers", "the host header is missing")
-        if b"transfer-encoding" in seen and b"content-length" in seen:
-            raise Refused(400, "bad_headers", "a body has a length or a transfer encoding, not both")
-        return seen
+            about = {"status": answer.status, "result": result, "counted": counted}
+            note(self._recent, self._log, plan, scope["path"], 1000 * (time.perf_counter() - began), **about)
 
     async def _refuse(self, scope: Mapping[str, Any], send: Answering, refusal: Refused) -> None:
         self._metrics.rejects.labels(refusal.code).inc()
         self._metrics.requests.labels("", "refused").inc()
         self._log.say("refused", logging.WARNING, path=scope.get("path"), status=refusal.status, reason=refusal.code)
-        body = error_body(refusal.status, refusal.code, refusal.message)
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if refusal.retry_after:
-            headers.append((b"retry-after", str(refusal.retry_after).encode()))
-        if refusal.status in (400, 408, 413):  # part of the body may still be on its way: nothing may follow it
-            headers.append((b"connection", b"close"))
+        headers, body = refusal.reply()
         await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -23,8 +23,9 @@ from fastapi import HTTPException
 from litellm.integrations.custom_logger import CustomLogger
 
 from stakes.budgets.policy import Policy
+from stakes.errors import BadInput
 from stakes.gateway.app import check_policy
-from stakes.gateway.gate import is_yes
+from stakes.gateway.entrance import is_yes
 from stakes.gateway.logs import Log
 from stakes.gateway.meter import count
 from stakes.gateway.metrics import Metrics
@@ -50,6 +51,10 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         super().__init__()
         path = Path(policy)
         self.settings = Settings(upstream=_UNUSED, **knobs)
+        if self.settings.shadow:
+            raise BadInput(
+                "a hook sees no answers, so there is nothing to compare shadows with; shadow is the gateway's"
+            )
         self.served = Served.start(lambda: Policy.load(path), (path,), lambda one: check_policy(one, self.settings))
         self.metrics = Metrics()
         self._workers = Workers(self.settings.limits)

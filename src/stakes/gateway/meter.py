@@ -1,7 +1,9 @@
 """How is one request booked? Tokens by tier, images outside the cap, and the prediction beside the server's count."""
 
+from stakes.gateway.logs import Log
 from stakes.gateway.metrics import Metrics
 from stakes.gateway.plan import APART, Plan
+from stakes.gateway.recent import Recent
 from stakes.gateway.usage import Tap
 
 
@@ -37,3 +39,19 @@ def compare(metrics: Metrics, plan: Plan, tap: Tap | None) -> int | None:
     metrics.prediction_error.observe(counted - expected)
     metrics.tokens.labels(plan.tier, "actual").inc(counted)
     return counted
+
+
+def note(
+    recent: Recent, log: Log, plan: Plan, path: str, ms: float, *, status: int, result: str, counted: int | None
+) -> None:
+    """Write a request down for the live page and in the log; ``ms``: since it came."""
+    total = plan.rules.controller.state()
+    recent.add(
+        plan, status=status, result=result, counted=counted, ms=ms, images=total["images"], mean=total["mean"]
+    )  # fmt: skip
+    log.say(
+        "request", path=path, status=status, result=result, outcome=plan.outcome, tier=plan.tier,
+        why=log.why(plan.why), images=plan.images, native=list(plan.natives), budget=list(plan.budgets),
+        predicted=list(plan.predicted), counted=counted, fit_ms=round(1000 * plan.fit_s, 1), ms=round(ms, 1),
+        question=plan.question if log.questions else None,
+    )  # fmt: skip

@@ -2,7 +2,8 @@
 
 ``stakes_tokens_total{tier,kind}``: native (what the images would have taken), budgeted (what they were granted),
 predicted (what they take after fitting), saved (native less predicted), actual (by the server's own count). Requests
-outside the cap are in ``stakes_apart_…{why}``: bypassed, grounding, uncompressed.
+outside the cap are in ``stakes_apart_…{why}``: bypassed, grounding, uncompressed; shadow answers in
+``stakes_shadow_…``, and what they show in ``stakes_watch`` and ``stakes_alarm``.
 """
 
 from collections.abc import Mapping
@@ -37,6 +38,17 @@ class Metrics:
             "usage_checks", "Server counts beside the prediction: agreed, differed, unknown.", "result"
         )
         self.reloads = counter("policy_reloads", "Policy files seen to change, by result.", "result")
+        self.shadows = counter("shadows", "Requests to be asked again at native size, by result.", "tier", "result")
+        self.shadow_tokens = counter("shadow_tokens", "Visual tokens of shadow answers, outside the cap.", "tier")
+        self.watch = Gauge(
+            "stakes_watch",
+            "What is watched: disagreement with the full budget (a proxy for error), shares, token error.",
+            ["name", "tier"],
+            registry=registry,
+        )
+        self.alarms = Gauge(
+            "stakes_alarm", "1 where a condition of the calibration fails.", ["condition", "tier"], registry=registry
+        )
         self.prediction_error = Histogram(
             "stakes_prediction_error_tokens",
             "The server's image tokens less the predicted ones.",

@@ -42,6 +42,7 @@ class Plan:
     predicted: Sequence[int] = ()
     scales: Sequence[tuple[float, float]] = ()
     unmeasured: int = 0
+    fetched: bool = False  # whether an image came from another host
     grant: Grant | None = None
     fit_s: float = 0.0
     model: str = ""

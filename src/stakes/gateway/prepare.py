@@ -103,7 +103,7 @@ class Preparer:
         if len(call.images) + call.hidden > self._limits.images:
             raise Refused(422, "too_many_images", f"a request may hold {self._limits.images} images at most")
         family = policy.family
-        fetched = await self._fetch(call, family)
+        plan.fetched = await self._fetch(call, family)
         refs, measured = await self._workers.run(self._measure_seen, call, family)
         plan.natives, plan.unmeasured = [one.native for one in measured], plan.unmeasured - len(measured)
         if self._settings.keep_images:
@@ -111,7 +111,7 @@ class Preparer:
         if choice.tier == GROUNDING or not refs:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
             plan.predicted, plan.scales = plan.natives, [(1.0, 1.0)] * len(measured)
-            plan.body = await self._workers.run(dump, call.record) if fetched else None
+            plan.body = await self._workers.run(dump, call.record) if plan.fetched else None
             return
         plan.grant = plan.rules.controller.grant(choice.tier, plan.natives, choice.budget)
         plan.budgets = plan.grant.budgets

@@ -16,6 +16,16 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.code, self.message, self.soft, self.retry_after = status, code, message, soft, retry_after
 
+    def reply(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The headers and the body that tell the client."""
+        body = error_body(self.status, self.code, self.message)
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if self.retry_after:
+            headers.append((b"retry-after", str(self.retry_after).encode()))
+        if self.status in (400, 408, 413):  # part of the body may still be on its way: nothing may follow it
+            headers.append((b"connection", b"close"))
+        return headers, body
+
 
 def error_body(status: int, code: str, message: str) -> bytes:
     """``{"error": {message, type, code}}``, as OpenAI's clients read it."""

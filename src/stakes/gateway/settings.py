@@ -56,7 +56,8 @@ class Settings:
     without any, the client's authorization goes to the upstream as it is. ``upstream_key``: what the upstream is asked
     with. ``watch_s``: how often the policy's file is looked at. ``keep_images``: how many of the last requests keep
     their images and question in memory for the live page. ``telemetry``: where OpenTelemetry goes ("console", "global"
-    or the http(s) address of OTLP), None for nowhere.
+    or the http(s) address of OTLP), None for nowhere. ``shadow``: the share of fitted requests that is asked again at
+    native size once the client has its answer, ``shadow_at_once`` of them at most and for ``shadow_s`` at the longest.
     """
 
     upstream: str
@@ -75,6 +76,9 @@ class Settings:
     watch_s: float = 1.0
     keep_images: int = 0
     telemetry: str | None = None
+    shadow: float = 0.0
+    shadow_at_once: int = 1
+    shadow_s: float = 120.0
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
 
@@ -92,6 +96,10 @@ class Settings:
                     raise BadInput(f"{one.name} must be above zero, not {getattr(part, one.name)!r}")
         if not 0 <= self.keep_images <= 1000:
             raise BadInput(f"keep_images is how many requests keep their images, 0 to 1000, not {self.keep_images}")
+        if not 0 <= self.shadow <= 1:
+            raise BadInput(f"shadow is a share of the requests, from 0 to 1, not {self.shadow}")
+        if self.shadow_at_once < 1 or not self.shadow_s > 0:
+            raise BadInput("at least one shadow is asked at once, for some seconds; shadow=0 asks none")
         for key in self.client_keys:
             if len(key) < 8 or not (key.isascii() and key.isprintable()) or " " in key:
                 raise BadInput("a client key is at least 8 printable characters without spaces; one of these is not")

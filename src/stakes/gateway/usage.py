@@ -28,14 +28,18 @@ class Tap:
     """Keeps the end of an answer."""
 
     def __init__(self, streamed: bool) -> None:
-        self._streamed, self._parts, self._whole = streamed, bytearray(), True
+        self.streamed, self._parts, self._whole = streamed, bytearray(), True
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the answer."""
         self._parts += chunk
-        if len(self._parts) > (2 * _TAIL if self._streamed else MOST_BYTES):
+        if len(self._parts) > (2 * _TAIL if self.streamed else MOST_BYTES):
             del self._parts[:-_TAIL]
             self._whole = False
+
+    def whole(self) -> bytes | None:
+        """All bytes of the answer, None where it was too long to keep."""
+        return bytes(self._parts) if self._whole else None
 
     def image_tokens(self) -> int | None:
         """Tokens of all images by the server's count, None where it does not say."""
@@ -56,15 +60,16 @@ class Tap:
 
     def _stating(self) -> Iterator[Any]:
         """The parts of the answer that may state usage, the last first."""
-        if not self._streamed:
-            yield _parsed(bytes(self._parts)) if self._whole else None
+        if not self.streamed:
+            yield parsed(bytes(self._parts)) if self._whole else None
             return
         for line in reversed(bytes(self._parts).split(b"\n")):
             if line.startswith(b"data:") and b'"usage"' in line:
-                yield _parsed(line[5:])
+                yield parsed(line[5:])
 
 
-def _parsed(data: bytes) -> Any:
+def parsed(data: bytes) -> Any:
+    """What an answer holds, None where it is not JSON."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

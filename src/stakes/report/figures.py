@@ -5,7 +5,7 @@ Vega-Lite is written out here; a wrapper library would add packages and draw the
 """
 
 from stakes.report.colours import Palette, series
-from stakes.report.marks import PERCENT, Rows, Spec, budgets, figure, named
+from stakes.report.marks import PERCENT, Rows, Spec, budgets, figure, haloed, named
 
 CROWD = 4  # tiers beyond which bands would hide each other and labels overlap
 # Labels stand inside the figure: beside their point at the edges, below it at the top.
@@ -69,17 +69,12 @@ def curves_figure(tiers: list[str], palette: Palette, **rows: Rows) -> Spec:
                 "mark": {"type": "point", "size": 260, "strokeWidth": 2.5, "filled": False},
                 "encoding": {"x": x, "y": y, "color": colour, "shape": shape},
             },
-            {
-                "data": named("chosen", rows),
-                "mark": {
-                    "type": "text",
-                    "dx": ASIDE,
-                    "dy": {"expr": "datum.error > 0.9 ? 17 : -15"},
-                    "fontWeight": 600,
-                    "align": {"expr": "datum.align"},
-                },
-                "encoding": {"x": x, "y": y, "text": {"field": "label"}},
-            },
+            *haloed(
+                named("chosen", rows),
+                {"dx": ASIDE, "dy": {"expr": "datum.error > 0.9 ? 17 : -15"}, "align": {"expr": "datum.align"}},
+                {"x": x, "y": y, "text": {"field": "label"}},
+                palette,
+            ),
         ],
     )
 
@@ -149,17 +144,12 @@ def frontier_figure(ratios: list[str], palette: Palette, dearest: str, **rows: R
                 },
                 "encoding": {"x": x, "y": y, "tooltip": tip},
             },
-            {
-                "data": named("mark", rows),
-                "mark": {
-                    "type": "text",
-                    "dx": ASIDE,
-                    "dy": -15,
-                    "fontWeight": 600,
-                    "align": {"expr": "datum.align"},
-                },
-                "encoding": {"x": x, "y": y, "text": {"field": "label"}},
-            },
+            *haloed(
+                named("mark", rows),
+                {"dx": ASIDE, "dy": -20, "align": {"expr": "datum.align"}},
+                {"x": x, "y": y, "text": {"field": "label"}},
+                palette,
+            ),
         ],
         right=52,  # the lines' own names stand there
     )

@@ -23,7 +23,7 @@ from stakes.report.figures import curves_figure, frontier_figure
 from stakes.report.figures_measured import arms_figure, latency_figure
 from stakes.report.gallery import LONGEST, Gallery, make_gallery
 from stakes.report.run import Run
-from stakes.report.sentences import other_arms, promises, verdict
+from stakes.report.sentences import other_arms, promises, unkept, verdict
 from stakes.report.sources import Asking
 from stakes.report.why import question_rows
 
@@ -127,7 +127,7 @@ def _words(
         "estimator": policy.estimator,
         "verdict": None if run.evaluation is None else verdict(run.evaluation),
         "other_arms": [] if run.evaluation is None else other_arms(run.evaluation),
-        "notes": list(run.notes),
+        "notes": [*run.notes, *unkept(policy.certificate)],
         "curve_table": _curve_table(tiers),
         "arms": None if run.evaluation is None else _arm_table(numbers["arms"], len(run.evaluation.plan.samples)),
         "gallery": bool(shown.cards),
@@ -183,8 +183,8 @@ def _arm_table(arms: dict[str, Any], questions: int) -> dict[str, Any]:
                 "errors": [_rate(row["errors"][tier], row["intervals"][tier]) for tier in arms["tiers"]],
                 "average": _rate(row["average"], row["average_interval"]),
                 "cwe": f"{row['cwe']:.3f}",
-                "gain": "" if row["gain"] is None else "{:+.3f} [{:+.3f}, {:+.3f}]".format(*row["gain"]),
-                "dear": "" if row["dear"] is None else "{}:{}, p = {:.2g}".format(*row["dear"]),
+                "gain": "" if row["gain"] is None else "{:+.3f}\n[{:+.3f}, {:+.3f}]".format(*row["gain"]),
+                "dear": "" if row["dear"] is None else "{}:{}\np = {:.2g}".format(*row["dear"]),
                 "break_even": "" if pays is None else pays if isinstance(pays, str) else f"{pays:.2f}",
             }
         )
@@ -198,7 +198,8 @@ def _arm_table(arms: dict[str, Any], questions: int) -> dict[str, Any]:
 
 
 def _rate(value: float, interval: Sequence[float]) -> str:
-    return f"{value:.1%} [{interval[0]:.1%}, {interval[1]:.1%}]"
+    """The rate, and its interval on a line of its own."""
+    return f"{value:.1%}\n[{interval[0]:.1%}, {interval[1]:.1%}]"
 
 
 def _policy(scripts: Sequence[str]) -> str:

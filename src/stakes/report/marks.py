@@ -20,6 +20,13 @@ def named(name: str, rows: dict[str, Rows]) -> Spec:
     return {"name": name, "values": rows.get(name, [])}
 
 
+def haloed(data: Spec, mark: Spec, encoding: Spec, palette: Palette) -> list[Spec]:
+    """Text that stays legible where it crosses a line: the paper's colour around it, then the text itself."""
+    halo = {"stroke": palette["paper"], "strokeWidth": 4, "strokeJoin": "round", "opacity": 0.85}
+    text = {"type": "text", "fontWeight": 600, **mark}
+    return [{"data": data, "mark": {**text, **extra}, "encoding": encoding} for extra in (halo, {})]
+
+
 def figure(palette: Palette, layers: list[Spec], height: Any = 320, right: int = 8) -> Spec:
     """Layers in the common frame, as wide as the page gives; ``right``: room for names beside the lines."""
     return {

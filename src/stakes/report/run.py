@@ -96,7 +96,7 @@ def _arms(
 ) -> tuple[Evaluation | None, list[Outcome]]:
     log = file.with_suffix(".evaluation.jsonl") if evaluation is None else Path(evaluation)
     if evaluation is None and not log.is_file():
-        notes.append("No evaluation stands beside the policy; run `stakes evaluate` for arms of equal tokens.")
+        notes.append("No evaluation stands beside the policy; stakes evaluate answers arms of equal tokens.")
         return None, []
     answered = read_outcomes(log)
     try:

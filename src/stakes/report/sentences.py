@@ -21,7 +21,7 @@ def verdict(found: Evaluation) -> str:
     assert gain is not None  # only uniform has none
     moved = _moved(uniform, cost, seen)
     sized = f"{len(found.plan.samples)} questions on {seen.documents} documents"
-    span = f"{gain.value:+.3f} (95\u00a0% interval {gain.low:+.3f} to {gain.high:+.3f}; {sized})"
+    span = f"{_signed(gain.value)} (95\u00a0% interval {_signed(gain.low)} to {_signed(gain.high)}; {sized})"
     fall = f"cost-weighted error falls by {span}"
     change = f"the change in cost-weighted error is a fall of {span}"
     if gain.low > 0:
@@ -52,6 +52,10 @@ def _moved(uniform: ArmRow, cost: ArmRow, seen: Comparison) -> str:
     return "; ".join(told)
 
 
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "\u2212")
+
+
 def other_arms(found: Evaluation) -> list[str]:
     """One sentence for each arm that is neither uniform nor the policy's own."""
     told = []
@@ -59,9 +63,26 @@ def other_arms(found: Evaluation) -> list[str]:
         if row.arm in ("uniform", "cost") or row.gain is None:
             continue
         sure = "more" if row.gain.high < 0 else "less" if row.gain.low > 0 else ""
-        span = f"({row.gain.value:+.3f}, 95\u00a0% interval {row.gain.low:+.3f} to {row.gain.high:+.3f})"
+        span = f"({_signed(row.gain.value)}, 95\u00a0% interval {_signed(row.gain.low)} to {_signed(row.gain.high)})"
         what = f"loses {sure} than uniform {span}" if sure else f"cannot be told from uniform {span}"
         told.append(f"The {row.arm} arm {what}.")
+    return told
+
+
+def unkept(found: dict[str, object] | None) -> list[str]:
+    """What a certificate could not promise, to be read before anything else on the page."""
+    told = []
+    if found and found["shipped"] == "uniform":
+        told.append(
+            f"The certificate failed, so this policy gives every tier the same budget: {found['why']}. What the "
+            "controls show below is not certified."
+        )
+    ceilings = found.get("ceilings") if found else None
+    failed = [tier for tier, one in ceilings.items() if one["budget"] is None] if isinstance(ceilings, dict) else []
+    if failed:
+        told.append(
+            f"No measured budget keeps to the ceiling asked for of tier {', '.join(failed)}; see the certificate."
+        )
     return told
 
 

@@ -22,6 +22,7 @@ from stakes.report.facts import frontier_rows
 Points = Sequence[tuple[float, float]]
 NARROWEST = 60
 LEFT = 9  # columns of the scale
+SEVERAL = "+"
 
 
 def room() -> int:
@@ -35,7 +36,7 @@ def room() -> int:
 def plot(
     series: Mapping[str, Points], *, marks: Mapping[str, float] | None = None, width: int = 72, height: int = 14
 ) -> str:
-    """A plot of ``width`` columns; where points of several series fall together the first-named stands."""
+    """A plot of ``width`` columns; where points of several series fall together stands a sign for that."""
     letters = _letters(list(series))
     xs = [x for points in series.values() for x, _ in points]
     ys = [y for points in series.values() for _, y in points]
@@ -47,10 +48,10 @@ def plot(
         row = round((high - y) / ((high - low) or 1) * (height - 1))
         return row, round((x - min(xs)) / span * (columns - 3))
 
-    for name, points in reversed(list(series.items())):
+    for name, points in series.items():
         for x, y in points:
             row, column = place(x, y)
-            grid[row][column] = letters[name]
+            grid[row][column] = letters[name] if grid[row][column] in (" ", letters[name]) else SEVERAL
     for name, points in series.items():
         for x, y in points:
             if marks is not None and marks.get(name) == x:
@@ -64,7 +65,8 @@ def plot(
     left, right = f"{min(xs):g}", f"{max(xs):g}"
     ends = " " * (LEFT - 3) + left + right.rjust(columns - 2 - len(left))
     key = ", ".join(f"{letters[name]} = {name}" for name in series)
-    told = f"{key}; ◉ the chosen budget" if marks else key
+    together = f", {SEVERAL} = several" if any(SEVERAL in cells for cells in grid) else ""
+    told = f"{key}{together}" + ("; ◉ the chosen budget" if marks else "")
     return "\n".join([*lines, axis, ends, told])
 
 
@@ -74,7 +76,7 @@ def _letters(names: list[str]) -> dict[str, str]:
     for name in names:
         wanted = [c.upper() for c in name if c.isalnum() and c.isascii()]
         free = [c for c in [*wanted, *string.ascii_uppercase, *string.digits] if c not in taken.values()]
-        taken[name] = free[0] if free else "*"
+        taken[name] = free[0] if free else "*"  # beyond 36 names
     return taken
 
 

@@ -1,18 +1,20 @@
 """What are the true curves, given noisy ones? Ways to draw them from the same answers.
 
 The plain argmin of measured curves takes luck for merit. These draw on what else is known: that errors tend to fall
-(``isotonic``, ``smooth``), that tiers tend to fall alike (``pooled``), that another draw of documents might have chosen
-otherwise (``bootstrap``). None is evidence: a certificate rests on other documents and on no estimator.
+(``isotonic``, ``smooth``), that tiers tend to fall alike (``pooled``), what another reader's curves look like
+(``hybrid:FILE``), that another draw of documents might have chosen otherwise (``bootstrap``). None is evidence: a
+certificate rests on other documents and on no estimator.
 
     >>> from stakes.budgets.curve import Curve
     >>> fit("isotonic", {"high": Curve([32, 64, 96], [0.5, 0.7, 0.1], 10)})["high"].errors
     (0.6, 0.6, 0.1)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve
+from stakes.budgets.estimators.hybrid import hybrid, read_prior
 from stakes.budgets.estimators.pooled import pooled
 from stakes.budgets.estimators.smooth import smooth
 from stakes.errors import BadInput
@@ -39,15 +41,31 @@ CHOICES = ("bootstrap", "auto")
 NAMES = (*CURVES, *CHOICES)
 
 
+HYBRID = "hybrid:"
+"""What the name of an estimator with a prior begins with; the prior's file follows."""
+
+
 def check_name(name: str) -> str:
     """The name, if it is one of an estimator."""
-    if name not in NAMES:
-        raise BadInput(f"there is no estimator {name!r}; choose one of {', '.join(NAMES)}")
+    if name not in NAMES and not (name.startswith(HYBRID) and name != HYBRID):
+        raise BadInput(f"there is no estimator {name!r}; choose one of {', '.join(NAMES)}, or hybrid:FILE with a prior")
     return name
+
+
+def named(name: str, unseen: Collection[str] = ()) -> Estimator | None:
+    """The estimator that gives curves under this name, None where it is none of those.
+
+    ``unseen``: documents to be tested on, which a prior must not have seen.
+    """
+    if not name.startswith(HYBRID):
+        return CURVES.get(name)
+    prior = read_prior(name.removeprefix(HYBRID), unseen)
+    return lambda curves, _: hybrid(curves, prior)
 
 
 def fit(name: str, curves: Mapping[str, Curve], measured: ByDocument | None = None) -> dict[str, Curve]:
     """The curves that estimator ``name`` makes of the measured ones."""
-    if check_name(name) not in CURVES:
+    estimator = named(check_name(name))
+    if estimator is None:
         raise BadInput(f"the estimator {name!r} resamples documents, and curves have none; give a log of outcomes")
-    return CURVES[name](curves, measured)
+    return estimator(curves, measured)

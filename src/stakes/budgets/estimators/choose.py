@@ -9,7 +9,7 @@ over documents; at equal CWE the first of ``TRIED``.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from stakes.budgets.allocate import Allocation, allocate
 from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve, cwe_at
-from stakes.budgets.estimators import CURVES, check_name
+from stakes.budgets.estimators import check_name, named
 from stakes.errors import BadInput, StakesError
 
 DRAWS = 200
@@ -55,8 +55,8 @@ class Choice:
     """Of ``bootstrap``: the share of draws that made this choice."""
 
 
-def choose(measured: ByDocument, terms: Terms, estimator: str) -> Choice:
-    """The budgets that ``estimator`` chooses from what was measured."""
+def choose(measured: ByDocument, terms: Terms, estimator: str, unseen: Collection[str] = ()) -> Choice:
+    """The budgets that ``estimator`` chooses from what was measured; a prior leaves out the documents ``unseen``."""
     if check_name(estimator) == "auto":
         winner = cross_validate(measured, terms)
         found = choose(measured, terms, winner)
@@ -64,7 +64,9 @@ def choose(measured: ByDocument, terms: Terms, estimator: str) -> Choice:
     curves = measured.curves()
     if estimator == "bootstrap":
         return _bootstrap(measured, terms, curves)
-    fitted = CURVES[estimator](curves, measured)
+    fit = named(estimator, unseen)
+    assert fit is not None
+    fitted = fit(curves, measured)
     return Choice(dict(terms.allocate(fitted).budgets), fitted, estimator)
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from stakes.data.pages import plots
 from stakes.data.pages import values as v
+from stakes.data.pages.axes import Plot
 from stakes.data.pages.canvas import Canvas, Colour, face
 from stakes.data.pages.dice import Dice, Pool
 from stakes.data.pages.paper import scan
-from stakes.data.pages.axes import Plot
 from stakes.data.pages.sheet import TYPEFACES
 from stakes.data.pages.wording import about
 

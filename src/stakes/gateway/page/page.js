@@ -39,8 +39,9 @@ function show(s) {
   const { policy, controller, checks } = s;
   const name = policy.fingerprint === "uncalibrated" ? "budgets chosen, not calibrated" : `policy ${policy.fingerprint.slice(0, 12)}`;
   $("standing").textContent = `${s.mode} · ${policy.family} · ${name}`;
-  $("warning").hidden = !(s.probe && s.probe.follows === false);
-  $("warning").textContent = s.probe ? s.probe.sentence : "";
+  const warnings = [...(s.probe && s.probe.follows === false ? [s.probe.sentence] : []), ...(s.watch ? s.watch.alarms : [])];
+  $("warning").hidden = !warnings.length;
+  $("warning").replaceChildren(...warnings.map((text) => make("span", {}, text)));
 
   const { native, predicted, saved } = s.tokens;
   $("saved").textContent = tokens(saved);
@@ -56,6 +57,7 @@ function show(s) {
   $("requests-note").textContent = counts.filter(([, n]) => n).map(([kind, n]) => `${tokens(n)} ${kind.replaceAll("_", " ")}`).join(", ") || "none yet";
 
   showTiers(s);
+  showWatch(s);
   showChart(s);
   showDecisions(s);
 }
@@ -86,6 +88,23 @@ function showTiers(s) {
     }),
   );
   fillTiers(s);
+}
+
+function showWatch(s) {
+  $("watch").hidden = !s.watch;
+  if (!s.watch) return;
+  const percent = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
+  $("watched").tBodies[0].replaceChildren(
+    ...Object.entries(s.watch.tiers).map(([name, tier]) => {
+      const seen = tier.shadow_answers > 0;
+      const cells = [percent(tier.share), percent(tier.share_calibrated), tokens(tier.shadow_answers),
+        seen ? percent(tier.disagreement) : "–", seen ? percent(tier.disagreement_above) : "–", percent(tier.disagreement_allowed)];
+      const label = make("td", {}, make("span", { className: `swatch ${tierClass(s, name)}` }), name);
+      return make("tr", {}, label, ...cells.map((text) => make("td", {}, text)));
+    }),
+  );
+  const alarms = s.watch.alarms.length;
+  $("watch-note").textContent = `${alarms ? `${alarms} alarm${alarms > 1 ? "s" : ""}, above.` : "No alarm."} ${percent(s.watch.part)} of the fitted requests are asked again at native size; ${s.watch.note}. Token counts are off by ${percent(s.watch.token_error)} on average.`;
 }
 
 function fillTiers(s) {

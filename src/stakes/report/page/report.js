@@ -153,7 +153,7 @@ function drawArms() {
       const own = state.ratio === OWN, g = live[k].gain;
       const [value, from, to] = own ? row.gain : [g.value, g.low, g.high];
       const sign = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(3);
-      put("gain-" + k, `${sign(value)} ${own ? "" : "≈ "}[${sign(from)}, ${sign(to)}]`);
+      put("gain-" + k, `${sign(value)}${own ? "" : " ≈"}\n[${sign(from)}, ${sign(to)}]`);
     }
   });
   fill("arms", { arms: rows });
@@ -173,14 +173,14 @@ function tellCost(now) {
   const native = FACTS.tiers.every((t) => FACTS.native[t.name] !== undefined)
     ? FACTS.tiers.reduce((sum, t) => sum + t.n * FACTS.native[t.name], 0) / samplesOf(FACTS) : null;
   put("tokens-now", now.mean.toFixed(1));
-  if (native === null) return;
-  put("tokens-native", native.toFixed(1));
-  put("tokens-saved", percent(1 - now.mean / native));
   const price = Number($("price").value), volume = Number($("volume").value);
   const known = price > 0 && volume > 0;
   const money = (tokens) => ((tokens * volume * price) / 1e6).toLocaleString("en-GB", { maximumFractionDigits: 2, minimumFractionDigits: 2 });
-  put("money-native", known ? money(native) : "give a price");
   put("money-now", known ? money(now.mean) : "give a price");
+  if (native === null) return;
+  put("tokens-native", native.toFixed(1));
+  put("tokens-saved", percent(1 - now.mean / native));
+  put("money-native", known ? money(native) : "give a price");
   put("money-saved", known ? money(native - now.mean) : "give a price");
 }
 

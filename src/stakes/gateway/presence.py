@@ -12,6 +12,7 @@ class Answering:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.begun = self.over = False
+        self.complete = False  # the last event of a stream is out: some clients hang up then, before its end
         self.status: int | None = None
 
     async def __call__(self, message: Any) -> None:
@@ -23,7 +24,7 @@ class Answering:
         await self._send(message)
 
 
-class Watch:
+class Presence:
     """Cancels the request's task when its client goes away; there is nobody left to answer."""
 
     def __init__(self, receive: Receive, answering: Answering) -> None:

@@ -1,0 +1,142 @@
+"""A real vLLM in front of the embedded reader for the length of some tests, and real pages to ask it about."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+from tests.gateway.gateways import url_of
+
+from stakes.models.reader import shipped_folder
+
+STARTS_S = 400.0
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # a guest on its machine
+
+
+@contextmanager
+def vllm(script: str, port: int, log: Path) -> Iterator[str]:
+    """Its base URL; ``script``: a command that serves a checkpoint on a port, as ``script CHECKPOINT PORT``."""
+    command = [script, str(shipped_folder("embedded")), str(port)]
+    with log.open("wb") as out:
+        running = subprocess.Popen(
+            command, stdout=out, stderr=out, env={**os.environ, **ONE_THREAD}, start_new_session=True
+        )
+    try:
+        ends = time.monotonic() + STARTS_S
+        while not _is_up(port):
+            assert running.poll() is None, log.read_text("utf-8", "replace")[-3000:]
+            assert time.monotonic() < ends, (
+                f"not up after {STARTS_S:.0f} s: {log.read_text('utf-8', 'replace')[-3000:]}"
+            )
+            time.sleep(1)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        os.killpg(running.pid, signal.SIGTERM)  # the engine is a child of its own
+        try:
+            running.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+
+
+def _is_up(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@dataclass(frozen=True)
+class Real:
+    """A question about a real page."""
+
+    question: str
+    url: str
+
+
+def real_pages(data: Path, number: int) -> list[Real]:
+    """That many different pages of DocVQA, SROIE and ChartQA in turn, with one question each."""
+    files: dict[Path, str] = {}
+    for name in ("docvqa", "sroie", "chartqa"):
+        for line in (data / name / "questions.jsonl").read_text("utf-8").splitlines():
+            record = json.loads(line)
+            files.setdefault(data / name / record["image"], record["question"])
+    kinds = {
+        name: [item for item in files.items() if item[0].parts[-3] == name] for name in ("docvqa", "sroie", "chartqa")
+    }
+    chosen: list[tuple[Path, str]] = []
+    while len(chosen) < number and any(kinds.values()):
+        chosen += [kind.pop(0) for kind in kinds.values() if kind]
+    assert len(chosen) >= number, f"{data} has {len(chosen)} pages only"
+    return [
+        Real(question, url_of(path.read_bytes(), "image/png" if path.suffix == ".png" else "image/jpeg"))
+        for path, question in chosen[:number]
+    ]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the gateway predicted and what the server counted, for one request of the official client."""
+
+    how: str
+    predicted: int
+    counted: int | None
+    text: str
+
+
+def ask_all(base_url: str, model: str, pages: list[Real]) -> list[Counted]:
+    """A third with the plain client, a third streamed, a third with the asynchronous one, four at a time."""
+    third = len(pages) // 3
+    with openai.OpenAI(base_url=base_url, api_key="k", max_retries=0, timeout=300) as client:
+        found = [_plain(client, model, page) for page in pages[:third]]
+        found += [_streamed(client, model, page) for page in pages[third : 2 * third]]
+    return found + asyncio.run(_at_once(base_url, model, pages[2 * third :]))
+
+
+def _body(model: str, page: Real) -> dict[str, Any]:
+    parts = [{"type": "image_url", "image_url": {"url": page.url}}, {"type": "text", "text": page.question}]
+    return {"model": model, "messages": [{"role": "user", "content": parts}], "temperature": 0, "max_tokens": 4}
+
+
+def _image_tokens(usage: Any) -> int | None:
+    details = usage.model_dump()["prompt_tokens_details"] if usage is not None else None
+    return details["multimodal_tokens"]["image"] if details else None
+
+
+def _plain(client: openai.OpenAI, model: str, page: Real) -> Counted:
+    raw = client.chat.completions.with_raw_response.create(**_body(model, page))
+    answer = raw.parse()
+    text = answer.choices[0].message.content or ""
+    return Counted("plain", int(raw.headers["x-stakes-predicted-tokens"]), _image_tokens(answer.usage), text)
+
+
+def _streamed(client: openai.OpenAI, model: str, page: Real) -> Counted:
+    body = {**_body(model, page), "stream": True, "stream_options": {"include_usage": True}}
+    with client.chat.completions.with_streaming_response.create(**body) as raw:
+        chunks = list(raw.parse())
+        predicted = int(raw.headers["x-stakes-predicted-tokens"])
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    return Counted("streamed", predicted, _image_tokens(chunks[-1].usage), text)
+
+
+async def _at_once(base_url: str, model: str, pages: list[Real]) -> list[Counted]:
+    places = asyncio.Semaphore(4)
+    async with openai.AsyncOpenAI(base_url=base_url, api_key="k", max_retries=0, timeout=300) as client:
+
+        async def one(page: Real) -> Counted:
+            async with places:
+                raw = await client.chat.completions.with_raw_response.create(**_body(model, page))
+            answer = raw.parse()
+            text = answer.choices[0].message.content or ""
+            return Counted("async", int(raw.headers["x-stakes-predicted-tokens"]), _image_tokens(answer.usage), text)
+
+        return list(await asyncio.gather(*(one(page) for page in pages)))

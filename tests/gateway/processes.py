@@ -1,0 +1,32 @@
+"""``stakes serve`` as a process of its own, as a person runs it."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def process(*options: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, object]]]:
+    """(the process, what it said of itself); its log is a file: a pipe that nobody reads would stop it when full."""
+    command = [sys.executable, "-m", "stakes.cli", "serve", "--port", "0", "--json", "--no-probe", *options]
+    with (
+        tempfile.NamedTemporaryFile() as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as running,
+    ):
+        running.stderr = open(log.name, encoding="utf-8")  # noqa: SIM115 - closed with the process
+        try:
+            assert running.stdout is not None
+            text = ""
+            while not text.endswith("}\n"):
+                line = running.stdout.readline()
+                assert line, Path(log.name).read_text("utf-8")
+                text = line if line == "{\n" else text + line
+            yield running, json.loads(text)
+        finally:
+            if running.poll() is None:
+                running.kill()
+            running.wait(10)

@@ -1,0 +1,86 @@
+"""Against real engines (``make test-engine``): tokens are counted as predicted, and vLLM reads as transformers does."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.gateway.engines import Counted, ask_all, real_pages, vllm
+from tests.gateway.gateways import Gateway, gateway, policy
+from tests.gateway.upstream import until
+
+from stakes import models
+from stakes.data import pages
+from stakes.gateway.running import running
+from stakes.gateway.served import app_of
+from stakes.models import Request
+
+PAGES, SYNTHETIC = 200, 100
+BUDGETS = {"tiers": {"high": {"cost": 5, "budget": 576}, "low": {"cost": 1, "budget": 160}}, "mean_budget": 576}
+
+
+@pytest.fixture(scope="session")
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A vLLM over the embedded reader; skipped, visibly, where none is given."""
+    script = request.config.getoption("--engine") or os.environ.get("STAKES_VLLM")
+    if not script:
+        pytest.skip("needs a vLLM: --engine PATH of a command that serves CHECKPOINT PORT, or STAKES_VLLM")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = int(one.getsockname()[1])
+    with vllm(script, port, tmp_path_factory.mktemp("vllm") / "log") as url:
+        yield url
+
+
+def check(found: list[Counted], front: Gateway) -> None:
+    def booked(result: str) -> float:
+        return front.metric("usage_checks_total", result=result)
+
+    wrong = [(one.how, one.predicted, one.counted) for one in found if one.predicted != one.counted]
+    print(f"{len(found) - len(wrong)} of {len(found)} pages counted as predicted")
+    assert wrong == []
+    assert {one.how for one in found} == {"plain", "streamed", "async"}
+    assert until(lambda: booked("agreed") == len(found))  # the last are booked after their clients have them
+    assert booked("differed") == booked("unknown") == 0
+    assert len({one.predicted for one in found}) > 20  # pages of many shapes
+    assert max(one.predicted for one in found) > 500
+
+
+def test_vllm_counts_what_was_predicted_on_real_pages(engine: str, real_data: Path) -> None:
+    with gateway(engine, policy(**BUDGETS)) as front:
+        found = ask_all(front.base_url, "reader", real_pages(real_data, PAGES))
+        check(found, front)
+
+
+def test_the_embedded_upstream_counts_what_was_predicted_on_real_pages(
+    request: pytest.FixtureRequest, real_data: Path
+) -> None:
+    if not (request.config.getoption("--engine") or os.environ.get("STAKES_VLLM")):
+        pytest.skip("200 pages take a minute: with the other engine tests (--engine)")
+    app = app_of(models.load("embedded"), "embedded")
+    with running(app) as address, gateway(f"{address}/v1", policy(**BUDGETS)) as front:
+        found = ask_all(front.base_url, "embedded", real_pages(real_data, PAGES))
+        check(found, front)
+
+
+def test_vllm_gives_the_answers_of_transformers(engine: str) -> None:
+    """Greedy, both in float32: another order of sums may tip a character whose two best are as good as even."""
+    asked = [
+        Request(page.image, question.text, budget=budget)
+        for family, budget in (("forms", 576), ("charts", 448), ("infographics", 576), ("signs", 304), ("forms", 224))
+        for page, question in pages.samples(family, "test", SYNTHETIC // 10, per_page=1)
+    ]
+    assert len(asked) == SYNTHETIC
+    local = models.load("embedded")
+    ours = local.answer(asked)
+    with models.load(engine, max_new_tokens=local.max_new_tokens, concurrency=4, empty="answer") as behind:
+        theirs = behind.answer(asked)
+    same = [one.text == other.text for one, other in zip(ours, theirs, strict=True)]
+    for one, other, alike in zip(ours, theirs, same, strict=True):
+        assert one.realised_tokens == other.realised_tokens
+        if not alike:
+            print(json.dumps({"transformers": one.text, "vllm": other.text, "tokens": one.realised_tokens}))
+    print(f"{sum(same)} of {len(same)} answers are the same")
+    assert sum(same) >= 0.97 * len(same)

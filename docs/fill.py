@@ -14,6 +14,7 @@ from typing import Any
 
 from stakes.commands.output import as_markdown
 
+ARMS = ("uniform", "cost", "anti", "content")
 MARK = re.compile(r"(<!-- (table|findings) ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -30,8 +31,26 @@ def filled(page: str, tables: dict[str, Any]) -> str:
 
 
 def read_tables(files: list[Path]) -> dict[str, Any]:
-    """All tables of some results files, by name."""
-    return {name: table for path in files for name, table in json.loads(path.read_text())["tables"].items()}
+    """All tables of some results files, by name, and ``side-by-side`` where its parts are among them."""
+    tables = {name: table for path in files for name, table in json.loads(path.read_text())["tables"].items()}
+    if "cross-dataset" in tables and any(name.endswith("-arms") for name in tables):
+        tables["side-by-side"] = side_by_side(tables)
+    return tables
+
+
+def side_by_side(tables: dict[str, Any]) -> dict[str, Any]:
+    """The arms of every data set in one table: published, the reader on its pages, legibility on real ones."""
+    across = tables["cross-dataset"]
+    rows = [[source, data, *cells] for source, data, *cells in across["rows"]]
+    for name in (name for name in tables if name.endswith("-arms")):
+        columns = tables[name]["columns"]
+        arms = {row[1]: dict(zip(columns, row, strict=True)) for row in tables[name]["rows"] if row[0] == "legibility"}
+        high, low = ([arms[arm][tier] for arm in ARMS] for tier in ("high", "low"))
+        cost = arms["cost"]
+        told = [cost["high b:c"], cost["p"], cost["CWE gain, 95 %"], cost["pays from r"]]
+        rows.append(["legibility", f"real {name.removesuffix('-arms')}", *high, *low[:2], *told])
+    order = ("published", "embedded", "legibility")
+    return {"columns": across["columns"], "rows": sorted(rows, key=lambda row: order.index(row[0]))}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from stakes.signals import KeywordRule
 from stakes.signals.agreement import Confusion, gold_check, is_quantitative
 from stakes.signals.crossval import score_folds
 
+OURS = "stakes"  # no model is asked
 COLUMNS = ("source", "check", "questions", "agreement", "kappa", "H/H", "L/L", "H/L", "L/H")
 
 
@@ -41,8 +42,8 @@ def table(study: Study) -> Table:
     documents = [sample.document or sample.id for sample in read]
     learnt = score_folds([s.question for s in read], tiers, documents, dearest="high", repeats=2)
     rows: list[tuple[Cell, ...]] = [
-        (study.name, "gold answer", len(read), found.agreement, found.kappa, *_cells(found)),
-        (study.name, "learned signal, documents held out", len(read), learnt.accuracy, learnt.kappa, *[None] * 4),
+        (OURS, "gold answer", len(read), found.agreement, found.kappa, *_cells(found)),
+        (OURS, "learned signal, documents held out", len(read), learnt.accuracy, learnt.kappa, *[None] * 4),
     ]
     printed, predicted = figures()["label_validation"], figures()["predictor"]["rule_tier"]
     check = printed["gold_answer"]

@@ -10,7 +10,7 @@ CELL = (250, 330)
 SEEDS = {
     "forms": (3, 8, 11, 14, 17, 21),
     "infographics": (1, 2, 5),
-    "charts": (0, 1, 2),
+    "charts": (0, 1, 8),
     "signs": (0, 4),
     "shapes": (1,),
     "swatches": (2,),

@@ -59,6 +59,11 @@ def test_no_weights_and_no_network_is_one_sentence(monkeypatch: pytest.MonkeyPat
         models.load("nobody/nothing-here")
 
 
+def test_a_reader_that_does_not_ship_is_not_sought_on_the_hub() -> None:
+    with pytest.raises(BadInput, match="no reader called 'embedded-huge' ships with stakes; there is embedded"):
+        models.load("embedded-huge")
+
+
 def test_a_folder_without_weights_is_one_sentence(tmp_path: Path) -> None:
     folder = save("qwen2_vl", tmp_path)
     (folder / "model.safetensors").unlink()

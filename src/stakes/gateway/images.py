@@ -8,13 +8,13 @@ then sent on in its own bytes.
     shrink(one, 256, "qwen2.5-vl", "png").url
 """
 
-import base64
-import binascii
 import io
 import re
 from dataclasses import dataclass
 
 from stakes.errors import BadInput, InfeasibleBudget, UnreadableImage
+from stakes.gateway import base64_text
+from stakes.gateway.png import write_png
 from stakes.gateway.refusal import Refused
 from stakes.gateway.settings import Encoding, Limits
 from stakes.vision.decode import Picture, probe
@@ -62,8 +62,8 @@ def measure(url: str, family: str, limits: Limits) -> Measured:
     if (len(url) - head.end()) * 3 // 4 > limits.image_bytes + 2:
         raise _too_large(limits)
     try:
-        data = binascii.a2b_base64(url[head.end() :].encode("ascii"), strict_mode=True)
-    except (binascii.Error, UnicodeEncodeError):
+        data = base64_text.decode(url[head.end() :])
+    except ValueError:
         raise Refused(422, "bad_base64", "an image's base64 is damaged") from None
     return measure_bytes(data, family, limits)
 
@@ -95,17 +95,18 @@ def shrink(one: Measured, budget: int, family: str, encoding: Encoding) -> Shrun
         raise unreadable() from None
     except InfeasibleBudget as error:
         raise infeasible(error) from None
-    out = io.BytesIO()
     if encoding == "jpeg":
+        out = io.BytesIO()
         fitted.image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+        data = out.getvalue()
     else:
-        fitted.image.save(out, "PNG", compress_level=1)  # as small as the default's on pages, in a third of its time
-    return Shrunk(data_url(out.getvalue(), encoding), fitted.tokens, fitted.scale)
+        data = write_png(fitted.image)
+    return Shrunk(data_url(data, encoding), fitted.tokens, fitted.scale)
 
 
 def data_url(data: bytes, kind: str) -> str:
     """An image as an address that holds it."""
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
+    return f"data:image/{kind};base64,{base64_text.encode(data)}"
 
 
 def unreadable() -> Refused:

@@ -17,7 +17,7 @@ from stakes.gateway.images import Measured, Shrunk, data_url, foretell, is_data_
 from stakes.gateway.logs import Log
 from stakes.gateway.metrics import Metrics
 from stakes.gateway.plan import Pair, Plan
-from stakes.gateway.read_request import Api, Call, ImageRef, dump, parse, read_call
+from stakes.gateway.read_request import Api, Call, ImageRef, dump, dump_images, parse, read_call
 from stakes.gateway.refusal import Refused
 from stakes.gateway.reload import Served
 from stakes.gateway.remote import Fetcher, read_url
@@ -168,7 +168,7 @@ class Preparer:
         if actuator != "pixels":
             sizes = [(one.width, one.height) for one in measured]
             tokens = actuators.act(actuator, family, call, refs, sizes, budgets)
-            return None if observing else dump(call.record), tokens, [(1.0, 1.0)] * len(tokens)
+            return None if observing else dump_images(call.record, refs), tokens, [(1.0, 1.0)] * len(tokens)
         made: list[Shrunk] = []
         by_detail = named_family(family).engine_parameter == "detail"
         for ref, one, budget in zip(refs, measured, budgets, strict=True):
@@ -181,5 +181,5 @@ class Preparer:
             if by_detail and ref.detail in (None, "auto"):
                 ref.detail = "high"  # what the formula counts; "auto" may choose either
             made.append(shrunk)
-        body = None if observing else dump(call.record)
+        body = None if observing else dump_images(call.record, refs)
         return body, [one.tokens for one in made], [one.scale for one in made]

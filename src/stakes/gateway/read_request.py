@@ -9,8 +9,9 @@ last user message, part by part.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any, Literal
 
 from stakes.gateway.refusal import Refused
@@ -87,6 +88,24 @@ def dump(record: dict[str, Any]) -> bytes:
         return json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, RecursionError):  # 1e999 became infinity
         raise Refused(400, "bad_json", "the body holds a number that JSON cannot carry") from None
+
+
+def dump_images(record: dict[str, Any], refs: Sequence[ImageRef]) -> bytes:
+    """The changed body; ``refs``: images that were measured, whose addresses hold nothing that JSON would escape.
+
+    They are put in afterwards: looking through a megabyte for what is not there takes 4 ms.
+    """
+    mark, urls = token_hex(16), [ref.url for ref in refs]
+    try:
+        for place, ref in enumerate(refs):
+            ref.url = f"{mark}:{place}."
+        body = dump(record)
+    finally:
+        for ref, url in zip(refs, urls, strict=True):
+            ref.url = url
+    for place, url in enumerate(urls):
+        body = body.replace(f"{mark}:{place}.".encode(), url.encode("ascii"), 1)
+    return body
 
 
 def read_call(api: Api, record: dict[str, Any]) -> Call:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from stakes.errors import BadInput
@@ -55,4 +56,6 @@ def load(
 
     if name_or_path in SHIPPED:
         name_or_path = str(shipped_folder(name_or_path))
+    elif str(name_or_path).startswith("embedded") and not Path(name_or_path).exists():
+        raise BadInput(f"no reader called {name_or_path!r} ships with stakes; there is {', '.join(SHIPPED)}")
     return load_local(name_or_path, device, dtype, max_new_tokens)

@@ -1,0 +1,49 @@
+"""docs/results.md and docs/reader.md say what the results files say."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {"results": ("reader", "legibility", "labels"), "reader": ("reader-families", "reader")}
+
+
+@pytest.fixture(scope="module")
+def fill() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fill", DOCS / "fill.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_what_its_files_make_of_it(page: str, fill: ModuleType) -> None:
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    tables = fill.read_tables([DOCS / "results" / f"{name}.json" for name in PAGES[page]])
+    assert fill.filled(text, tables) == text
+    shown = [name for name in tables if f"<!-- table {name} -->" in text]
+    assert shown
+    changed = {name: {**table, "rows": [["0"] * len(table["columns"])]} for name, table in tables.items()}
+    assert fill.filled(text, changed) != text
+
+
+def test_every_measured_table_is_on_the_results_page() -> None:
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    for name in json.loads((DOCS / "results" / "reader.json").read_text(encoding="utf-8"))["tables"]:
+        assert f"<!-- table {name} -->" in text
+
+
+def test_the_readme_shows_the_arms_of_the_results_file() -> None:
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    table = json.loads((DOCS / "results" / "reader.json").read_text(encoding="utf-8"))["tables"]["within-task"]
+    for row in table["rows"]:
+        if row[0] == "embedded":
+            _, arm, high, low, _, cwe = row[:6]
+            line = next(line for line in readme.splitlines() if line.startswith(("| " + arm, f"| **{arm}**")) and "." in line)
+            for number in (high, low, cwe):
+                assert f"{number:.3f}" in line

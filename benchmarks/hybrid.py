@@ -1,7 +1,7 @@
 """How many of a VLM's answers does a legibility prior save? Held-out CWE of choices on few answers, with and without.
 
     stakes reproduce legibility-agreement                                     # the logs that this starts from
-    python benchmarks/hybrid.py [--folder runs/reproduce/legibility-agreement] [-o docs/results/hybrid.json]
+    python benchmarks/hybrid.py [--folder runs/reproduce] [-o docs/results/hybrid.json]
 
 The embedded reader's answers to synthetic forms, and what an OCR engine can read of the same pages. A draw halves the
 documents: of one half n questions of each tier are "answered" at all 13 budgets and budgets are chosen on them; CWE is
@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stakes.budgets.calibrate import PAPER_GRID
 from stakes.budgets.curve import Curve, cwe_at
 from stakes.budgets.estimators.choose import Terms
 from stakes.budgets.estimators.hybrid import hybrid
@@ -41,7 +42,7 @@ WAYS = ("raw", "pooled", "hybrid")
 LOGS = {
     "legibility": ("legibility", "-resolution-"),
     "resolution": ("embedded", "-resolution-"),
-    "deletion": ("embedded", "-deletion-"),
+    "deletion": ("embedded", "-deletion-redundancy-"),
 }
 # 576 tokens stretch these pages by 13 %, which costs both readers some answers and legibility knows
 RUNS = {"resolution": ("resolution", 0), "resolution-without-576": ("resolution", 576), "deletion": ("deletion", 0)}
@@ -54,7 +55,7 @@ class Log:
     """Wrong answers of each tier, questions × budgets, and the document of each question."""
 
     def __init__(self, outcomes: list[Outcome], without: int = 0) -> None:
-        outcomes = [o for o in outcomes if o.budget != without]
+        outcomes = [o for o in outcomes if o.budget in PAPER_GRID and o.budget != without]
         self.budgets = sorted({o.budget for o in outcomes})
         self.wrong: dict[str, Table] = {}
         self.documents: dict[str, NDArray[np.str_]] = {}
@@ -187,7 +188,7 @@ def _spell(size: int) -> str:
 def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path("runs/reproduce/legibility-agreement"))
+    parser.add_argument("--folder", type=Path, default=Path("runs/reproduce"))
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)

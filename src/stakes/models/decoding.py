@@ -54,7 +54,7 @@ def greedy(
     every row and column. ``past``: the cache of what stands in front of the batch, and its mask [B, T]. ``size``: rows
     that are read at once on top of a past.
     """
-    ends = _end_ids(model)
+    ends = end_ids(model)
     penalty = float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
     seen = [torch.unique(ids) for ids in prompt_ids] if penalty != 1.0 else []
     language_model, embed = model.model.language_model, model.get_input_embeddings()
@@ -70,7 +70,7 @@ def greedy(
     with plain_layers(language_model):
         with clock("prefill"):
             if past is not None and isinstance(cache, RoomyCache):
-                hidden = _by_lots(model, batch, mask[:, :length], cache, size)
+                hidden = read_past(model, batch, mask[:, :length], cache, size)
             else:
                 with last_column(
                     language_model, wanted=deepstack and len(batch.deepstack) < len(language_model.layers)
@@ -106,7 +106,7 @@ def greedy(
     return Decoded(tokens, [not end for end in ended], logits_by_step)
 
 
-def _by_lots(model: Any, batch: Batch, mask: Tensor, cache: RoomyCache, size: int) -> Tensor:
+def read_past(model: Any, batch: Batch, mask: Tensor, cache: RoomyCache, size: int) -> Tensor:
     """[B, 1, D] hidden states of the last column, read ``size`` rows at once, each lot without the padding it shares.
 
     Lots write into one cache: their columns begin after a gap, which stays empty and masked.
@@ -178,7 +178,8 @@ def plain_layers(language_model: Any) -> Iterator[None]:
             handle.remove()
 
 
-def _end_ids(model: Any) -> frozenset[int]:
+def end_ids(model: Any) -> frozenset[int]:
+    """The tokens that end an answer."""
     ends = model.generation_config.eos_token_id
     if ends is None:
         ends = getattr(model.config, "eos_token_id", None)

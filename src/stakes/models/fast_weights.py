@@ -88,12 +88,13 @@ def joined(parts: Sequence[Any]) -> Tensor:
     ends = [part.data_ptr() + part.numel() * part.element_size() for part in parts]
     if all(part.data_ptr() == end for part, end in zip(parts[1:], ends, strict=False)) and _one_storage(parts):
         rows = sum(len(part) for part in parts)
-        return first.detach().as_strided((rows, *first.shape[1:]), first.stride(), first.storage_offset())
+        whole: Tensor = first.detach().as_strided((rows, *first.shape[1:]), first.stride(), first.storage_offset())
+        return whole
     with torch.inference_mode(False), torch.no_grad():  # parameters must stay ones that anybody can use
         whole = torch.cat([part.detach() for part in parts])
         if whole.is_cuda:
-            for part, rows in zip(parts, torch.split(whole, [len(part) for part in parts]), strict=True):
-                part.data = rows
+            for part, own in zip(parts, torch.split(whole, [len(part) for part in parts]), strict=True):
+                part.data = own
     return whole
 
 

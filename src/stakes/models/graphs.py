@@ -44,18 +44,29 @@ class Graphs:
         graph.replay()
         return out
 
+    def ready(self, name: Hashable, work: Callable[[], Any], clear: Callable[[], None]) -> None:
+        """Record work that changes its own inputs, while they hold nothing; ``clear()`` comes before each warm-up."""
+        if self.device.type != "cuda" or not self.on or name in self._made:
+            return
+
+        def cleared() -> Any:
+            clear()
+            return work()
+
+        self._made[name] = self._record(work, warm=cleared)
+
     def forget(self) -> None:
         """Drop all records: the tensors that they read are about to go."""
         self._made.clear()
 
-    def _record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
-        """The work is done ``WARM_UPS`` times before; it must not mind."""
+    def _record(self, work: Callable[[], Any], warm: Callable[[], Any] | None = None) -> tuple[Any, Any]:
+        """The work is done ``WARM_UPS`` times before, as ``warm`` where it minds."""
         ours = torch.cuda.current_stream(self.device)
-        aside = torch.cuda.Stream(self.device)
+        aside: Any = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         aside.wait_stream(ours)
         with torch.cuda.stream(aside):
             for _ in range(WARM_UPS):
-                work()
+                (warm or work)()
         ours.wait_stream(aside)
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -84,6 +84,21 @@ class Opened(NamedTuple):
     fitted: Fitted | None
     image: Any
     key: tuple[str, tuple[int, int], bool]
+
+
+def by_area(images: list[Opened], limit: int = 32 << 20) -> Iterator[list[Opened]]:
+    """Lots of images that are encoded together: up to ``limit`` pixels each, or one larger image."""
+    lot: list[Opened] = []
+    area = 0
+    for opened in images:
+        size = opened.image.width * opened.image.height
+        if lot and area + size > limit:
+            yield lot
+            lot, area = [], 0
+        lot.append(opened)
+        area += size
+    if lot:
+        yield lot
 
 
 def open_once(request: Request, family: str, opened: dict[Hashable, Opened]) -> Opened:

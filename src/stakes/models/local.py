@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from stakes.errors import BadInput, LedgerBreach
 from stakes.models.base import DEFAULT_SELECTOR, MAX_NEW_TOKENS, Answer, Request
 from stakes.models.clock import STAGES, Clock
 from stakes.models.decoding import Decoded, greedy
-from stakes.models.images import Encoded, EncodedCache, Opened, open_once
+from stakes.models.fast_decode import FastDecoder
+from stakes.models.images import Encoded, EncodedCache, Opened, by_area, open_once
 from stakes.models.memory import image_that_fits, out_of_memory, prompt_that_fits
 from stakes.models.prefix import Past, chosen, plan, read, rest
 from stakes.models.processing import Processor
@@ -51,6 +53,7 @@ class LocalVLM:
     """A transformers model, its processor, and the images that it has seen.
 
     ``batch_size``: prompts read at once. ``decode_size``: answers written at once, where they share what was read.
+    ``fast``: whether steps are recorded and images encoded together (``fast_decode``); None: on a GPU.
     """
 
     model: Any
@@ -60,15 +63,26 @@ class LocalVLM:
     batch_size: int = 8
     decode_size: int = 32
     cache: EncodedCache = field(default_factory=EncodedCache)
+    fast: bool | None = None
     _one_at_a_time: Any = field(default_factory=threading.RLock, repr=False)
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
         """A PIL image -> its merged features; ``exact``: at its own size, which is a fitted one."""
         raise NotImplementedError
 
+    def encode_many(self, images: Sequence[Any], exact: Sequence[bool]) -> list[Encoded]:
+        """Several images; in one call where the family can."""
+        return [self.encode(image, exact=one, attention=False) for image, one in zip(images, exact, strict=True)]
+
     def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
         """[T] ids -> [P, T] positions of the unpruned prompt."""
         raise NotImplementedError
+
+    @cached_property
+    def fast_decoder(self) -> FastDecoder | None:
+        """The fast path, and the one place where it is chosen: on a GPU or when asked for, if it knows the layers."""
+        wanted = self.device.type == "cuda" if self.fast is None else self.fast
+        return FastDecoder(self.model) if wanted and FastDecoder.takes(self.model) else None
 
     @property
     def device(self) -> torch.device:
@@ -80,7 +94,11 @@ class LocalVLM:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._one_at_a_time, torch.inference_mode():  # hooks sit on the one model: no two batches at once
             opened: dict[Hashable, Opened] = {}
+            ahead = self._encode_ahead(requests, opened) if self.fast_decoder is not None else {}
             jobs = [self.prepare(request, opened) for request in requests]
+            for job in jobs:
+                for stage, ms in ahead.items():
+                    job.spent[stage] = job.spent.get(stage, 0.0) + ms / len(jobs)
             lengths = [len(job.prompt.embeds) for job in jobs]
             batches = plan([job.prefix for job in jobs], [job.inside for job in jobs], lengths, self.batch_size)
             answers = dict(answer for groups in batches for answer in self._batch(jobs, groups))
@@ -104,8 +122,8 @@ class LocalVLM:
         with clock("host"):
             ids = self.processor.ids(request.question, count)
             before = tuple(ids[: ids.tolist().index(self.processor.image_token_id)].tolist())
-            ids = ids.to(self.device)
             prompt = self.prompt(ids, encoded)
+            ids = ids.to(self.device)
         inside = None
         kept: Hashable = "all"
         realised = count
@@ -141,10 +159,12 @@ class LocalVLM:
     def prompt(self, ids: Tensor, encoded: Encoded) -> Prompt:
         """The unpruned prompt: embeddings with the image's features in their places, and its positions."""
         visual = (ids == self.processor.image_token_id).nonzero()[:, 0]
+        positions = self.positions(ids, encoded)  # on the host, like the ids: a GPU would be asked a dozen times
+        after = int(positions.max()) + 1
+        ids, visual, positions = (x.to(self.device) for x in (ids, visual, positions))
         embeds = self.model.get_input_embeddings()(ids)
         embeds = embeds.index_copy(0, visual, encoded.features.to(embeds.dtype))
-        positions = self.positions(ids, encoded)
-        return Prompt(embeds, positions, visual, int(positions.max()) + 1, encoded.deepstack)
+        return Prompt(embeds, positions, visual, after, encoded.deepstack)
 
     def _realise(self, prompt: Prompt, selection: Selection, request: Request) -> Prompt:
         if request.mechanism == "zero-mask":
@@ -166,6 +186,28 @@ class LocalVLM:
                 found = self.encode(image, exact=key[2], attention=attention)
             self.cache.put(key, found)
         return found
+
+    def _encode_ahead(self, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> dict[str, float]:
+        """Encode the new images of a call together; milliseconds by stage. Those that want attention come later."""
+        clock = Clock(self.device)
+        new: dict[Hashable, Opened] = {}
+        with clock("host"):
+            for request in requests:
+                selector = make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
+                found = open_once(request, self.family, opened)
+                listens = isinstance(selector, Selector) and selector.needs_encoder_attention
+                if not listens and self.cache.get(found.key, attention=False) is None:
+                    new[found.key] = found
+        held = 0
+        with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
+            for lot in by_area(list(new.values())):
+                if 2 * held > self.cache.limit:  # more would push out what nobody has asked about yet
+                    break
+                encoded = self.encode_many([found.image for found in lot], [found.key[2] for found in lot])
+                for found, one in zip(lot, encoded, strict=True):
+                    self.cache.put(found.key, one)
+                    held += one.bytes
+        return dict(clock.spent)
 
     def _question(self, question: str) -> Tensor:
         embedded: Tensor = self.model.get_input_embeddings()(self.processor.question_ids(question).to(self.device))
@@ -203,7 +245,10 @@ class LocalVLM:
             watch = dropping(language_model, batch, inside, [job.request.budget for job in jobs])
         doing = f"reading {len(jobs)} prompts of up to {batch.embeds.shape[1]} tokens"
         with out_of_memory(doing, lambda: prompt_that_fits(self, pack([job.prompt for job in jobs]))), watch as drops:
-            decoded = greedy(
+            write: Any = greedy
+            if self.fast_decoder is not None:
+                write = partial(self.fast_decoder.greedy, drops=drops)
+            decoded = write(
                 self.model,
                 batch,
                 [job.ids for job in jobs],

@@ -35,26 +35,28 @@ class Patches:
         """Pixels along one side of a token."""
         return self.patch * self.merge
 
-    def of(self, image: Image.Image, *, exact: bool) -> Tensor | None:
+    def of(self, image: Image.Image, *, exact: bool, device: torch.device | None = None) -> Tensor | None:
         """[P, 3 * patch * patch] of one frame; None where the processor would change the image's size first.
 
-        ``exact``: the size is a fitted one, which the processor is told to leave alone whatever its limits.
+        ``exact``: the size is a fitted one, which the processor is told to leave alone whatever its limits. ``device``:
+        where the work is done; bytes are a quarter of what floats take on the way there.
         """
         if image.width % self.side or image.height % self.side or image.mode != "RGB":
             return None
         if not exact and not self.least <= image.width * image.height <= self.most:
             return None
-        values = arrange(image, self.patch, self.merge).int() + 256 * torch.arange(3, dtype=torch.int32)[:, None]
-        return self.table.index_select(0, values.view(-1)).view(len(values), -1)
+        values = arrange(image, self.patch, self.merge, device).int()
+        values += 256 * torch.arange(3, dtype=torch.int32, device=device)[:, None]
+        return self.table.to(values.device).index_select(0, values.view(-1)).view(len(values), -1)
 
     def grid(self, image: Image.Image) -> tuple[int, int, int]:
         """(t, h, w) in patches, as the processor counts them."""
         return 1, image.height // self.patch, image.width // self.patch
 
 
-def arrange(image: Image.Image, patch: int, merge: int) -> Tensor:
+def arrange(image: Image.Image, patch: int, merge: int, device: torch.device | None = None) -> Tensor:
     """RGB -> [P, 3, patch * patch] uint8: tokens in reading order, and the merge x merge patches of each so as well."""
-    pixels = torch.from_numpy(np.array(image))
+    pixels = torch.from_numpy(np.array(image)).to(device)
     rows, columns = image.height // (patch * merge), image.width // (patch * merge)
     parts = pixels.view(rows, merge, patch, columns, merge, patch, 3).permute(0, 3, 1, 4, 6, 2, 5)
     return parts.reshape(-1, 3, patch * patch)

@@ -27,7 +27,7 @@ def add_norm(x: Tensor, more: Tensor, weight: Tensor, eps: float) -> tuple[Tenso
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """[n, heads, h] by [n, h]: (a, b) -> (a cos - b sin, b cos + a sin), a and b the halves of a head."""
     a, b = x.chunk(2, -1)
-    return x * cos[:, None] + torch.cat((-b, a), -1) * sin[:, None]
+    return (x * cos[:, None] + torch.cat((-b, a), -1) * sin[:, None]).to(x.dtype)
 
 
 def gated(both: Tensor) -> Tensor:
@@ -58,16 +58,15 @@ def attend_packed(
     """
     if takes_lengths(query.dtype, query.device):
         flash = torch.ops.aten._flash_attention_forward
-        out: Tensor = flash(
-            query, key, value, ends, ends, longest, longest, 0.0, causal, False, scale=scale
-        )[0]
+        out: Tensor = flash(query, key, value, ends, ends, longest, longest, 0.0, causal, False, scale=scale)[0]
         return out
     parts = []
     for some in zip(*(torch.split(x, list(lengths)) for x in (query, key, value)), strict=True):
-        own = (x.transpose(0, 1)[None] for x in some)
-        seen = scaled_dot_product_attention(
-            *own, is_causal=causal, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
-        )
+        if len(some[0]) == 0:
+            continue
+        q, k, v = (x.transpose(0, 1)[None] for x in some)
+        shared = query.shape[1] != key.shape[1]
+        seen = scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, enable_gqa=shared)
         parts.append(seen[0].transpose(0, 1))
     return torch.cat(parts)
 

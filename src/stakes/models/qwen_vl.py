@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from stakes.models.images import Encoded
 from stakes.models.local import LocalVLM
 from stakes.models.vision_fast import by_size, faster, takes_one_frame, windows
+from stakes.models.vision_packed import PackedEncoder
 from stakes.vision.selectors.attention import received, rotate
 
 
@@ -27,6 +29,9 @@ class QwenVL(LocalVLM):
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
         """Merged features, reading order; Qwen3-VL's deepstack features with them."""
+        if self._encoder is not None and not attention:
+            (found,) = self.encode_many([image], [exact])
+            return found
         visual = self.model.model.visual
         with self._one_at_a_time:  # who leaves ``faster`` would change another's pass in its middle
             pixels, shape = self._pixels(image, exact, takes_one_frame(visual))
@@ -40,10 +45,30 @@ class QwenVL(LocalVLM):
         looks, keys = self._attention(heard, shape) if attention else (None, None)
         return Encoded(torch.cat(tuple(out.pooler_output)), shape, deepstack, looks, keys)
 
+    def encode_many(self, images: Sequence[Any], exact: Sequence[bool]) -> list[Encoded]:
+        """Several images in one call where the encoder allows it."""
+        encoder = self._encoder
+        if encoder is None:
+            return super().encode_many(images, exact)
+        with self._one_at_a_time:
+            seen = [self._pixels(image, one, True) for image, one in zip(images, exact, strict=True)]
+            frames = max(pixels.shape[1] for pixels, _ in seen)  # one frame, unless the processor had to be asked
+            pixels = torch.cat([_frames(pixels, frames).to(self.device) for pixels, _ in seen])
+            grid = [shape for _, shape in seen]
+            features = encoder(pixels, grid)
+        counts = [t * h * w // self._merge**2 for t, h, w in grid]
+        return [Encoded(part, shape) for part, shape in zip(torch.split(features, counts), grid, strict=True)]
+
+    @cached_property
+    def _encoder(self) -> PackedEncoder | None:
+        """The encoder that takes a batch in one call: on the fast path, where it knows the model's."""
+        visual = self.model.model.visual
+        return PackedEncoder(visual) if self.fast_decoder is not None and PackedEncoder.takes(visual) else None
+
     def _pixels(self, image: Any, exact: bool, one_frame: bool) -> tuple[Tensor, tuple[int, int, int]]:
         """[P, C] patches of an image, in one frame where that is enough, and (t, h, w) of them."""
         patches = self.processor.patches
-        found = patches.of(image, exact=exact) if patches is not None and one_frame else None
+        found = patches.of(image, exact=exact, device=self.device) if patches is not None and one_frame else None
         if patches is not None and found is not None:
             return found, patches.grid(image)
         side = self._patch * self._merge
@@ -109,3 +134,11 @@ class QwenVL(LocalVLM):
         belongs to some other part of the page.
         """
         return torch.argsort(torch.cat(windows(self.model.model.visual, [grid])))
+
+
+def _frames(pixels: Tensor, width: int) -> Tensor:
+    """[P, 3 * patch * patch] of one frame as [P, ``width``]: the frame once or, to look like a film, again."""
+    if pixels.shape[1] == width:
+        return pixels
+    once = pixels.view(len(pixels), 3, 1, -1)
+    return once.expand(-1, -1, width // pixels.shape[1], -1).reshape(len(pixels), width)

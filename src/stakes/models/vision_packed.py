@@ -1,0 +1,145 @@
+"""How are the images of a batch encoded in one call? Qwen2.5-VL's encoder, all images and windows in one heap.
+
+Patches of all images stand one after another; attention is told where each window (or, in a full block, each image)
+ends, and everything else does not know of images. The arithmetic is the stock encoder's. Three things make it fast on a
+GPU: one variable-length attention call a block, a gated product whose width (3,420 in the 7B model) is filled up with
+zeros to a multiple of 64, which matrix units want, and a record of the whole pass for each set of sizes (``graphs``).
+
+    features = PackedEncoder(visual)(pixels, [(1, 54, 72), (1, 36, 48)])          # [N, D], reading order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, pad
+
+from stakes.models import plain_ops
+from stakes.models.graphs import Graphs
+from stakes.models.vision_fast import embed, takes_one_frame, windows
+
+FILL = 64
+SMALL = 1 << 14  # patches; more keep the GPU busy without being recorded
+Grid = Sequence[tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a set of sizes determines: P patches in N merged tokens.
+
+    ``order``: [N] which merged token comes next, windows side by side; ``back``: its inverse. ``cos``, ``sin``: [P, h],
+    in that order. ``windows``, ``images``: where each ends, [n + 1] int32, with the lengths on the host.
+    """
+
+    order: Tensor
+    back: Tensor
+    cos: Tensor
+    sin: Tensor
+    windows: tuple[Tensor, list[int]]
+    images: tuple[Tensor, list[int]]
+
+
+@dataclass
+class PackedEncoder:
+    """One Qwen2.5-VL encoder. ``ops``: a module like ``plain_ops``."""
+
+    visual: Any
+    ops: Any = plain_ops
+    graphs: Graphs = field(init=False)
+    _layouts: dict[Any, Layout] = field(default_factory=dict, repr=False)
+    _inputs: dict[Any, Tensor] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.graphs = Graphs(self.visual.patch_embed.proj.weight.device, limit=32)
+        self.mlps = [_mlp(block.mlp) for block in self.visual.blocks]
+
+    @staticmethod
+    def takes(visual: Any) -> bool:
+        """Whether this is that encoder, unchanged."""
+        blocks = getattr(visual, "fullatt_block_indexes", None) is not None and takes_one_frame(visual)
+        return blocks and all(type(block.mlp.act_fn).__name__ in ("SiLU", "SiLUActivation") for block in visual.blocks)
+
+    def __call__(self, pixels: Tensor, grid: Grid) -> Tensor:
+        """[P, C] patches of images of these (t, h, w), one frame or two -> [N, D] merged features, reading order."""
+        name = (tuple(grid), pixels.shape[1])
+        if name not in self._layouts:
+            if len(self._layouts) >= self.graphs.limit:
+                self._layouts.clear()
+                self._inputs.clear()
+                self.graphs.forget()
+            self._layouts[name] = layout(self.visual, grid, pixels.device)
+        one = self._layouts[name]
+        if pixels.device.type != "cuda" or len(pixels) > SMALL or not self._recorded(pixels):
+            return self._encode(pixels, one)
+        held = self._inputs.setdefault(name, pixels)
+        held.copy_(pixels)
+        found: Tensor = self.graphs(name, lambda: self._encode(held, one))
+        return found.clone()  # the next record may use its memory
+
+    def _recorded(self, pixels: Tensor) -> bool:
+        return bool(self.ops.takes_lengths(self.visual.merger.ln_q.weight.dtype, pixels.device))
+
+    def _encode(self, pixels: Tensor, one: Layout) -> Tensor:
+        visual, ops = self.visual, self.ops
+        unit = visual.spatial_merge_size**2
+        x = embed(visual.patch_embed, pixels)
+        x = x.view(-1, unit, x.shape[-1])[one.order].flatten(0, 1)
+        more: Tensor | None = None
+        for index, (block, (gate_up, bias, down, down_bias)) in enumerate(zip(visual.blocks, self.mlps, strict=True)):
+            attn, first, second = block.attn, block.norm1, block.norm2
+            if more is None:
+                h = ops.norm(x, first.weight, first.variance_epsilon)
+            else:
+                x, h = ops.add_norm(x, more, first.weight, first.variance_epsilon)
+            states = linear(h, attn.qkv.weight, attn.qkv.bias).view(len(x), 3, attn.num_heads, -1)
+            query, key = (ops.turn(states[:, i], one.cos, one.sin) for i in (0, 1))
+            ends, lengths = one.images if index in visual.fullatt_block_indexes else one.windows
+            seen = ops.attend_packed(query, key, states[:, 2], ends, lengths, max(lengths), attn.scaling, False)
+            out = linear(seen.reshape(len(x), -1), attn.proj.weight, attn.proj.bias)
+            x, h = ops.add_norm(x, out, second.weight, second.variance_epsilon)
+            more = linear(ops.gated(linear(h, gate_up, bias)), down, down_bias)
+        merger = visual.merger
+        assert more is not None
+        h = ops.add_norm(x, more, merger.ln_q.weight, merger.ln_q.variance_epsilon)[1]
+        features: Tensor = merger.mlp(h.reshape(-1, unit * h.shape[-1]))[one.back]
+        return features
+
+
+def layout(visual: Any, grid: Grid, device: torch.device) -> Layout:
+    """Order, ends and rotary factors of images of these sizes."""
+    merge = visual.spatial_merge_size
+    found: list[Tensor] = []  # an image's windows stay together: full blocks see whole images
+    for one in grid:
+        before = sum(len(window) for window in found)
+        found += [window + before for window in windows(visual, [one])]
+    order = torch.cat(found)
+    places = torch.cat([_places(rows, columns, merge).repeat(frames, 1) for frames, rows, columns in grid])
+    like = torch.zeros(1, device=device)
+    cos, sin = (x.cpu() for x in visual.rotary_pos_emb(like, places.to(device)))
+    cos, sin = (x.view(len(order), merge**2, -1)[order].flatten(0, 1).to(device) for x in (cos, sin))
+    parts = [len(window) * merge**2 for window in found]
+    images = [rows * columns for frames, rows, columns in grid for _ in range(frames)]
+    ends = tuple(pad(torch.tensor(x).cumsum(0), (1, 0)).int().to(device) for x in (parts, images))
+    return Layout(order.to(device), order.argsort().to(device), cos, sin, (ends[0], parts), (ends[1], images))
+
+
+def _places(rows: int, columns: int, merge: int) -> Tensor:
+    """[P, 2] (row, column) of the patches of one image, the patches of a merged token side by side."""
+    row = torch.arange(rows)[:, None].expand(rows, columns)
+    column = torch.arange(columns)[None].expand(rows, columns)
+    shape = (rows // merge, merge, columns // merge, merge)
+    return torch.stack([x.reshape(shape).transpose(1, 2).flatten() for x in (row, column)], -1)
+
+
+def _mlp(mlp: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gate and up as one matrix and its bias, and down, filled up with zeros that add nothing."""
+    more = -len(mlp.gate_proj.weight) % FILL
+    both = (mlp.gate_proj, mlp.up_proj)
+    with torch.inference_mode(False), torch.no_grad():
+        weight = torch.cat([pad(part.weight, (0, 0, 0, more)) for part in both])
+        bias = torch.cat([pad(part.bias, (0, more)) for part in both])
+        return weight, bias, pad(mlp.down_proj.weight, (0, more)).contiguous(), mlp.down_proj.bias.detach()

@@ -1,7 +1,7 @@
 """How many of a VLM's answers does a legibility prior save? Held-out CWE of choices on few answers, with and without.
 
     stakes reproduce legibility-agreement                                     # the logs that this starts from
-    python benchmarks/hybrid.py [--folder runs/reproduce] [-o docs/results/hybrid.json]
+    python benchmarks/hybrid.py [--folder runs/reproduce/legibility-agreement] [-o docs/results/hybrid.json]
 
 The embedded reader's answers to synthetic forms, and what an OCR engine can read of the same pages. A draw halves the
 documents: of one half n questions of each tier are "answered" at all 13 budgets and budgets are chosen on them; CWE is
@@ -188,7 +188,7 @@ def _spell(size: int) -> str:
 def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path("runs/reproduce"))
+    parser.add_argument("--folder", type=Path, default=Path("runs/reproduce/legibility-agreement"))
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)

@@ -1,7 +1,7 @@
 """What stands in the model card? Families against budgets, from the file that ``training.evaluate`` wrote.
 
-    PYTHONPATH=src:. python -m training.card runs/reader/errors.json docs/results/reader-families.json
-    python docs/fill.py docs/reader.md docs/results/reader-families.json docs/results/reader.json
+PYTHONPATH=src:. python -m training.card runs/reader/errors.json docs/results/reader-families.json
+python docs/fill.py docs/reader.md docs/results/reader-families.json docs/results/reader.json
 """
 
 from __future__ import annotations

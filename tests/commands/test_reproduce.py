@@ -11,6 +11,7 @@ from tests.data.hub_tables import HIGH, LOW, row, write_copy
 from tests.models.test_load import save
 
 from stakes.cli import main
+from stakes.commands import reproduce
 
 
 def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
@@ -45,3 +46,14 @@ def test_what_cannot_be_is_one_sentence(words: list[str], said: str, capsys: pyt
         main(["reproduce", *words])
     assert left.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_file_gathers_the_tables_of_one_model(tmp_path: Path) -> None:
+    path = tmp_path / "all.json"
+    new = {"model": "embedded", "versions": {"torch": "2"}, "tables": {"map": {"rows": [1]}}}
+    assert reproduce._added(new, path) == new
+    path.write_text(json.dumps({**new, "tables": {"map": {"rows": []}, "frontier": {"rows": [2]}}}), "utf-8")
+    assert reproduce._added(new, path)["tables"] == {"map": {"rows": [1]}, "frontier": {"rows": [2]}}
+    assert reproduce._added({**new, "versions": {"torch": "3"}}, path)["tables"] == new["tables"]
+    path.write_text("[]", "utf-8")
+    assert reproduce._added(new, path) == new

@@ -1,6 +1,5 @@
 """docs/legibility.md says what the results files say, and neither holds anything of the real pages."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -12,16 +11,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 FILES = [DOCS / "results" / f"{name}.json" for name in ("legibility", "legibility-agreement", "hybrid")]
 # lines may break anywhere, and prose has real minus signs
 PAGE = " ".join((DOCS / "legibility.md").read_text(encoding="utf-8").replace("−", "-").split())
-
-
-@pytest.fixture(scope="module")
-def fill() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fill", DOCS / "fill.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """docs/results.md and docs/reader.md say what the results files say."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -9,16 +8,6 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {"results": ("reader", "legibility", "labels"), "reader": ("reader-families", "reader")}
-
-
-@pytest.fixture(scope="module")
-def fill() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fill", DOCS / "fill.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("page", PAGES)

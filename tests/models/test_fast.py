@@ -89,7 +89,8 @@ def test_logits_are_those_of_the_other_loop(family: str, penalty: float, bucket:
     model.model.generation_config.repetition_penalty = penalty
     try:
         expected = greedy(model.model, batch, ids, **options)
-        found = decoder.greedy(model.model, batch, ids, **options)
+        decoder.greedy(model.model, batch, ids, **options)
+        found = decoder.greedy(model.model, batch, ids, **options)  # the first has left nothing behind
     finally:
         model.model.generation_config.repetition_penalty = 1.0
     assert (found.tokens, found.truncated) == (expected.tokens, expected.truncated)
@@ -190,6 +191,17 @@ def test_layers_of_another_kind_are_left_to_the_other_loop() -> None:
 def test_on_a_cpu_the_path_is_the_plain_one_unless_asked() -> None:
     assert replace(tiny("qwen2_5_vl"), fast=None).fast_decoder is None
     assert fresh("qwen2_5_vl", fast=True).fast_decoder is not None
+
+
+def test_a_model_that_moves_makes_its_fast_path_anew() -> None:
+    model = fresh("qwen2_5_vl", fast=True)
+    before = model.answer(requests(1, None, "resolution"))[0].text
+    decoder, encoder = model.fast_decoder, vars(model)["_encoder"]
+    model.forget_fast_path()
+    model.cache = EncodedCache()
+    assert model.answer(requests(1, None, "resolution"))[0].text == before
+    assert model.fast_decoder is not decoder
+    assert vars(model)["_encoder"] is not encoder
 
 
 def test_joined_parameters_are_used_as_they_stand() -> None:

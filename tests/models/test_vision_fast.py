@@ -59,6 +59,14 @@ def test_one_frame_is_as_near_to_the_truth_as_the_stock_convolution(family: str)
     assert (wrong.double() - truth).abs().max() > 1
 
 
+@torch.inference_mode()
+def test_in_16_bits_one_frame_is_what_two_are() -> None:
+    module = deepcopy(tiny("qwen2_5_vl").model.model.visual.patch_embed).bfloat16()
+    pixels, _ = stock(tiny("qwen2_5_vl"), picture(150, 120))
+    one = pixels.view(len(pixels), 3, 2, -1)[:, :, 0].reshape(len(pixels), -1)
+    assert torch.equal(embed(module, one), embed(module, pixels))
+
+
 @pytest.mark.parametrize("family", QWEN)
 def test_pixels_are_the_processors_bit_for_bit(family: str) -> None:
     processor = image_processor(family)

@@ -101,7 +101,7 @@ def _agreement(model: str, per_tier: int, folder: Path, as_json: bool) -> dict[s
     found = run_agreement(
         load(model),
         model,
-        folder,
+        folder / "legibility-agreement",
         per_tier=per_tier,
         progress=lambda name: progress_on(sys.stderr, name),
     )

@@ -1,9 +1,10 @@
 """``stakes reproduce``: the paper's tables, recomputed or measured, beside the published figures."""
 
+import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,7 +51,8 @@ def reproduce(
         "runs/reproduce"
     ),
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write all tables as one JSON file, too.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the tables to one JSON file, too; others of the same model stay."),
     ] = None,
     every: Annotated[bool, typer.Option("--every", help="With published: list the figures that follow, too.")] = False,
     as_json: AsJson = False,
@@ -80,20 +82,29 @@ def reproduce(
             for line in made.findings:
                 typer.echo(f"  - {line}")
             typer.echo("")
+    command = _command(table, model, data or [], study, signal)
     record = {
-        "command": _command(table, model, data or [], study, signal),
         "model": model,
-        "per_tier": study.per_tier,
         "versions": _versions(),
-        "tables": {made.name: made.record() for made in found},
+        "tables": {made.name: {"command": command, "per_tier": study.per_tier, **made.record()} for made in found},
     }
     if output is not None:
         from stakes.evaluation.fingerprint import save_json
 
-        save_json(output, clean(record))
+        save_json(output, clean(_added(record, output)))
     if as_json:
         print_json(record)
     return None
+
+
+def _added(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The record with the other tables of a file that the same model and versions made before."""
+    try:
+        old = json.loads(path.read_text("utf-8"))
+        same = all(old[part] == record[part] for part in ("model", "versions"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return record
+    return record | {"tables": old["tables"] | record["tables"]} if same else record
 
 
 def _command(table: str, model: str, data: list[str], study: "Study", signal: str) -> str:

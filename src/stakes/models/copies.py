@@ -63,6 +63,7 @@ def off_gpu(model: Any) -> Iterator[None]:
 
     home = model.device
     model.model.to("cpu")
+    model.forget_fast_path()
     torch.cuda.empty_cache()
     try:
         yield

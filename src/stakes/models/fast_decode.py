@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from stakes.models import plain_ops
 from stakes.models.cache import new_cache
@@ -55,6 +54,8 @@ class FastDecoder:
         kind = language_model.norm.weight.dtype
         self.buckets = self.ops.takes_lengths(kind, self.graphs.device)  # else lengths are the host's: no recording
         self.layers = Layers(weights, language_model.norm.weight, self.ops)
+        if self.graphs.device.type == "cuda":
+            torch.cuda.empty_cache()  # what the matrices were before they were joined
         self.ends = sorted(end_ids(self.model))
         self._ends = torch.tensor(self.ends, device=self.graphs.device)
 
@@ -153,10 +154,10 @@ class FastDecoder:
             return self._pick(state, self.layers.read(found, cache), penalty)
         found = widen(found, cache.rows, cache.columns, size)
         name = ("read", cache.rows, size)
+        if self.graphs.device.type != "cuda":  # lengths are read on the host: nothing to keep
+            return self._pick(state, self.layers.read(found, cache), penalty)
         buffer = self.buffers.setdefault(name, found)
         buffer.fill(found)
-        if self.graphs.device.type != "cuda":
-            buffer = found  # its lengths are read on the host
         return self._pick(state, self.graphs(name, lambda: self.layers.read(buffer, cache)), penalty)
 
     def _take(
@@ -209,7 +210,7 @@ class FastDecoder:
     def _pick(self, state: State, hidden: Tensor, penalty: float) -> Tensor:
         """The likeliest tokens go to the state; [B, V] are the logits that chose them."""
         head = self.model.lm_head
-        logits = linear(hidden, head.weight, head.bias).float()
+        logits: Tensor = self.ops.few_rows(hidden, head.weight, head.bias).float()
         if penalty != 1.0:
             spared = torch.where(logits > 0, logits / penalty, logits * penalty)
             logits = torch.where(state.seen, spared, logits)

@@ -30,8 +30,10 @@ class Layers:
         """[B, D] normed states of every prompt's last token; keys and values go to the cache."""
         x, ops = packed.embeds, self.ops
         for index, w in enumerate(self.weights):
-            query, key, value = self._heads(w, ops.norm(x, w.first_norm, w.eps), packed.cos, packed.sin)
-            cache.write(index, packed.rows, packed.columns, key, value)
+            h = ops.norm(x, w.first_norm, w.eps)
+            query, key, value = self._heads(w, linear(h, w.qkv, w.qkv_bias))
+            places = (cache.layer(index), packed.rows, packed.columns)
+            query, key = ops.place(query, key, value, packed.cos, packed.sin, *places)
             seen = ops.attend_packed(
                 query, key, value, packed.ends, packed.lengths, packed.longest, w.scale, True
             ).flatten(1)
@@ -47,29 +49,30 @@ class Layers:
     def step(self, x: Tensor, cos: Tensor, sin: Tensor, cache: StaticCache, rows: Tensor) -> Tensor:
         """[B, D] -> [B, D], normed: one token a row, at ``cache.lengths``, which the caller counts on afterwards."""
         ops, more = self.ops, None
+        columns, lengths = cache.lengths.long(), cache.lengths + 1
         for index, w in enumerate(self.weights):
             if more is None:
                 h = ops.norm(x, w.first_norm, w.eps)
             else:
                 x, h = ops.add_norm(x, more, w.first_norm, w.eps)
-            query, key, value = self._heads(w, h, cos, sin)
-            lengths = cache.lengths[index]
-            cache.write(index, rows, lengths.long(), key, value)
-            kept = slice(0, cache.rows)
-            seen = ops.attend_cached(query, cache.keys[index, kept], cache.values[index, kept], lengths + 1, w.scale)
-            x, h = ops.add_norm(x, linear(seen.flatten(1), w.out, w.out_bias), w.second_norm, w.eps)
-            more = linear(ops.gated(linear(h, w.gate_up)), w.down)
+            keys, values = cache.layer(index)
+            query, _ = ops.place(
+                *self._heads(w, ops.few_rows(h, w.qkv, w.qkv_bias)), cos, sin, (keys, values), rows, columns[index]
+            )
+            seen = ops.attend_cached(query, keys[:-1], values[:-1], lengths[index], w.scale)
+            x, h = ops.add_norm(x, ops.few_rows(seen.flatten(1), w.out, w.out_bias), w.second_norm, w.eps)
+            more = ops.few_rows(ops.gated(ops.few_rows(h, w.gate_up)), w.down)
         out: Tensor = ops.add_norm(x, more, self.final_norm, self.weights[-1].eps)[1]
         return out
 
-    def _heads(self, w: LayerWeights, h: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[n, D] -> turned queries and keys, and values: [n, heads, h], [n, key heads, h] twice."""
-        flat = torch.split(linear(h, w.qkv, w.qkv_bias), list(w.widths), -1)
-        query, key, value = (x.view(len(h), -1, w.head) for x in flat)
+    def _heads(self, w: LayerWeights, all_three: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[n, sum of widths] -> queries, keys and values: [n, heads, h], [n, key heads, h] twice."""
+        flat = torch.split(all_three, list(w.widths), -1)
+        query, key, value = (x.view(len(x), -1, w.head) for x in flat)
         if w.query_norm is not None and w.key_norm is not None:
             query = self.ops.norm(query, w.query_norm, w.eps)
             key = self.ops.norm(key, w.key_norm, w.eps)
-        return self.ops.turn(query, cos, sin), self.ops.turn(key, cos, sin), value
+        return query, key, value
 
     def _after(self, w: LayerWeights, x: Tensor, seen: Tensor) -> Tensor:
         x, h = self.ops.add_norm(x, linear(seen, w.out, w.out_bias), w.second_norm, w.eps)

@@ -26,14 +26,16 @@ class Graphs:
     limit: int = 64
     on: bool = True
     _made: OrderedDict[Hashable, tuple[Any, Any]] = field(default_factory=OrderedDict, repr=False)
+    _seen: OrderedDict[Hashable, None] = field(default_factory=OrderedDict, repr=False)
     _pool: Any = field(default=None, repr=False)
 
     def __call__(self, name: Hashable, work: Callable[[], Any]) -> Any:
         """What ``work()`` returns; under one name always the same work on the same tensors.
 
-        What is returned is overwritten by the next call under any name: read it first.
+        It is recorded when it is wanted again: what never comes back costs no recording. What is returned is
+        overwritten by the next call under any name: read it first.
         """
-        if self.device.type != "cuda" or not self.on:
+        if self.device.type != "cuda" or not self.on or (name not in self._made and self._is_new(name)):
             return work()
         if name not in self._made:
             self._made[name] = self._record(work)
@@ -46,7 +48,10 @@ class Graphs:
 
     def ready(self, name: Hashable, work: Callable[[], Any], clear: Callable[[], None]) -> None:
         """Record work that changes its own inputs, while they hold nothing; ``clear()`` comes before each warm-up."""
-        if self.device.type != "cuda" or not self.on or name in self._made:
+        if self.device.type != "cuda" or not self.on:
+            return
+        if name in self._made:
+            self._made.move_to_end(name)
             return
 
         def cleared() -> Any:
@@ -58,6 +63,13 @@ class Graphs:
     def forget(self) -> None:
         """Drop all records: the tensors that they read are about to go."""
         self._made.clear()
+
+    def _is_new(self, name: Hashable) -> bool:
+        new = name not in self._seen
+        self._seen[name] = None
+        while len(self._seen) > 16 * self.limit:
+            self._seen.popitem(last=False)
+        return new
 
     def _record(self, work: Callable[[], Any], warm: Callable[[], Any] | None = None) -> tuple[Any, Any]:
         """The work is done ``WARM_UPS`` times before, as ``warm`` where it minds."""
@@ -71,6 +83,6 @@ class Graphs:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):  # others may use the GPU
             out = work()
         return graph, out

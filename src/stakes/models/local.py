@@ -90,6 +90,11 @@ class LocalVLM:
         found: torch.device = self.model.get_input_embeddings().weight.device
         return found
 
+    def forget_fast_path(self) -> None:
+        """Let go of what the fast path holds on a GPU; the next answer makes it anew, where the model is then."""
+        for name in ("fast_decoder", "_encoder"):
+            vars(self).pop(name, None)
+
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._one_at_a_time, torch.inference_mode():  # hooks sit on the one model: no two batches at once

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -28,6 +28,31 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """[n, heads, h] by [n, h]: (a, b) -> (a cos - b sin, b cos + a sin), a and b the halves of a head."""
     a, b = x.chunk(2, -1)
     return (x * cos[:, None] + torch.cat((-b, a), -1) * sin[:, None]).to(x.dtype)
+
+
+def place(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    cache: tuple[Tensor, Tensor],
+    rows: Tensor,
+    columns: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Turned queries and keys, [n, heads, h] and [n, key heads, h]; keys and values go to their [n] places.
+
+    ``cache``: keys and values of one layer, [B, L, key heads, h].
+    """
+    query, key = turn(query, cos, sin), turn(key, cos, sin)
+    for buffer, x in zip(cache, (key, value), strict=True):
+        buffer.index_put_((rows, columns), x)
+    return query, key
+
+
+def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """[B, in] -> [B, out]: the matrix product of a decoding step, which lasts as long as the weights take to read."""
+    return linear(x, weight, bias)
 
 
 def gated(both: Tensor) -> Tensor:

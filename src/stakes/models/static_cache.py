@@ -39,10 +39,9 @@ class StaticCache:
         """Tokens of one request that fit."""
         return self.keys.shape[2]
 
-    def write(self, layer: int, rows: Tensor, columns: Tensor, keys: Tensor, values: Tensor) -> None:
-        """[n, H, h] to [n] rows and columns."""
-        self.keys[layer].index_put_((rows, columns), keys)
-        self.values[layer].index_put_((rows, columns), values)
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of one layer, [B + 1, L, H, h]."""
+        return self.keys[index], self.values[index]
 
     def take(self, layer: int, keys: Tensor, values: Tensor, valid: Tensor) -> None:
         """Move another cache's layer in: [B, H, T, h], of which ``valid`` [B, T] bool says what is a token."""

@@ -54,7 +54,11 @@ def embed(module: Any, hidden_states: Tensor) -> Tensor:
     """[P, 3 * frames * patch * patch], or one frame of it, -> [P, D]."""
     kernel: Tensor = module.proj.weight  # [D, 3, frames, patch, patch]
     if hidden_states.shape[-1] * kernel.shape[2] == kernel[0].numel():
-        kernel = kernel.sum(2)
+        if kernel.dtype in (torch.float32, torch.float64):
+            kernel = kernel.sum(2)
+        else:  # a sum of kernels would be rounded to 16 bits, by more than all that follows
+            frames = hidden_states.view(len(hidden_states), kernel.shape[1], 1, -1)
+            hidden_states = frames.expand(-1, -1, kernel.shape[2], -1)
     flat = hidden_states.reshape(-1, kernel[0].numel()).to(kernel.dtype)
     return linear(flat, kernel.flatten(1), module.proj.bias)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -50,8 +51,8 @@ class PackedEncoder:
     visual: Any
     ops: Any = plain_ops
     graphs: Graphs = field(init=False)
-    _layouts: dict[Any, Layout] = field(default_factory=dict, repr=False)
-    _inputs: dict[Any, Tensor] = field(default_factory=dict, repr=False)
+    _layouts: dict[tuple[int, int, int], Layout] = field(default_factory=dict, repr=False)
+    _recorded: dict[Any, tuple[Tensor, Layout]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.graphs = Graphs(self.visual.patch_embed.proj.weight.device, limit=32)
@@ -65,23 +66,24 @@ class PackedEncoder:
 
     def __call__(self, pixels: Tensor, grid: Grid) -> Tensor:
         """[P, C] patches of images of these (t, h, w), one frame or two -> [N, D] merged features, reading order."""
+        if len(pixels) > SMALL or not self.ops.takes_lengths(self.visual.merger.ln_q.weight.dtype, pixels.device):
+            return self._encode(pixels, self._layout(grid))
         name = (tuple(grid), pixels.shape[1])
-        if name not in self._layouts:
-            if len(self._layouts) >= self.graphs.limit:
-                self._layouts.clear()
-                self._inputs.clear()
+        if name not in self._recorded:
+            if len(self._recorded) >= self.graphs.limit:
+                self._recorded.clear()
                 self.graphs.forget()
-            self._layouts[name] = layout(self.visual, grid, pixels.device)
-        one = self._layouts[name]
-        if pixels.device.type != "cuda" or len(pixels) > SMALL or not self._recorded(pixels):
-            return self._encode(pixels, one)
-        held = self._inputs.setdefault(name, pixels)
+            self._recorded[name] = (pixels.clone(), self._layout(grid))
+        held, one = self._recorded[name]
         held.copy_(pixels)
         found: Tensor = self.graphs(name, lambda: self._encode(held, one))
         return found.clone()  # the next record may use its memory
 
-    def _recorded(self, pixels: Tensor) -> bool:
-        return bool(self.ops.takes_lengths(self.visual.merger.ln_q.weight.dtype, pixels.device))
+    def _layout(self, grid: Grid) -> Layout:
+        for shape in grid:
+            if shape not in self._layouts:
+                self._layouts[shape] = layout(self.visual, shape, self.graphs.device)
+        return side_by_side([self._layouts[shape] for shape in grid])
 
     def _encode(self, pixels: Tensor, one: Layout) -> Tensor:
         visual, ops = self.visual, self.ops
@@ -109,22 +111,47 @@ class PackedEncoder:
         return features
 
 
-def layout(visual: Any, grid: Grid, device: torch.device) -> Layout:
-    """Order, ends and rotary factors of images of these sizes."""
+def layout(visual: Any, shape: tuple[int, int, int], device: torch.device) -> Layout:
+    """Order, ends and rotary factors of one image of (t, h, w) patches."""
     merge = visual.spatial_merge_size
-    found: list[Tensor] = []  # an image's windows stay together: full blocks see whole images
-    for one in grid:
-        before = sum(len(window) for window in found)
-        found += [window + before for window in windows(visual, [one])]
+    frames, rows, columns = shape
+    found = windows(visual, [shape])
     order = torch.cat(found)
-    places = torch.cat([_places(rows, columns, merge).repeat(frames, 1) for frames, rows, columns in grid])
+    places = _places(rows, columns, merge).repeat(frames, 1)
     like = torch.zeros(1, device=device)
-    cos, sin = (x.cpu() for x in visual.rotary_pos_emb(like, places.to(device)))
-    cos, sin = (x.view(len(order), merge**2, -1)[order].flatten(0, 1).to(device) for x in (cos, sin))
-    parts = [len(window) * merge**2 for window in found]
-    images = [rows * columns for frames, rows, columns in grid for _ in range(frames)]
-    ends = tuple(pad(torch.tensor(x).cumsum(0), (1, 0)).int().to(device) for x in (parts, images))
-    return Layout(order.to(device), order.argsort().to(device), cos, sin, (ends[0], parts), (ends[1], images))
+    cos, sin = (
+        x.view(len(order), merge**2, -1)[order.to(device)].flatten(0, 1)
+        for x in visual.rotary_pos_emb(like, places.to(device))
+    )
+    parts, images = [len(window) * merge**2 for window in found], [rows * columns] * frames
+    return Layout(
+        order.to(device),
+        order.argsort().to(device),
+        cos,
+        sin,
+        (_ends(parts, device), parts),
+        (_ends(images, device), images),
+    )
+
+
+def side_by_side(some: Sequence[Layout]) -> Layout:
+    """Several images as one heap; an image's windows stay together, since full blocks see whole images."""
+    if len(some) == 1:
+        return some[0]
+    device = some[0].order.device
+    starts = [0, *accumulate(len(one.order) for one in some)]
+    orders, backs = (
+        torch.cat([getattr(one, name) + start for one, start in zip(some, starts, strict=False)])
+        for name in ("order", "back")
+    )
+    cos, sin = (torch.cat([getattr(one, name) for one in some]) for name in ("cos", "sin"))
+    parts = [length for one in some for length in one.windows[1]]
+    images = [length for one in some for length in one.images[1]]
+    return Layout(orders, backs, cos, sin, (_ends(parts, device), parts), (_ends(images, device), images))
+
+
+def _ends(lengths: Sequence[int], device: torch.device) -> Tensor:
+    return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
 
 
 def _places(rows: int, columns: int, merge: int) -> Tensor:

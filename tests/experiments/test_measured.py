@@ -138,6 +138,13 @@ def test_real_files_stand_for_the_papers_sets(study: Study, tmp_path: Path) -> N
     assert [one.tier for one in first_of_each_tier(asked, 1)].count("high") == 1
 
 
+def test_curves_are_measured_by_both_mechanisms(study: Study) -> None:
+    made = experiment("curves").table(study)
+    assert [row[1] for row in made.rows if row[0] == "scholar"] == ["resolution"] * 2 + ["deletion"] * 2
+    logs = [path.name for path in study.folder.glob("*.jsonl")]
+    assert sorted("resolution" in name for name in logs) == [False, True], logs
+
+
 def test_labels_need_real_texts(study: Study) -> None:
     with pytest.raises(BadInput, match="--data docvqa=FILE"):
         experiment("labels").table(study)

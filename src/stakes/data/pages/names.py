@@ -4,7 +4,7 @@
 
 A reader has a prior for names and none for amounts. Syllables alone made the low tier twice as hard to read at full
 size as the high one (letters are more easily confused than digits); familiar pieces alone would let it be guessed from
-a blur. Half of each keeps the tiers about equally sensitive, which is what a family's tiers should be.
+a blur. Half of each was meant to make the tiers alike; at full size it did not (low 0.136 wrong, high 0.062).
 """
 
 from functools import cache

@@ -75,7 +75,8 @@ def draw_into(
 ) -> list[tuple[int, str, int, int]]:
     """Render one page (or crops of one) into free slots; returns (slot, kind, width, height) of each."""
     family = rng.choices(list(WEIGHTS)[:3], [0.5, 0.25, 0.25])[0] if kind in CROPS else kind
-    page = pages.draw(family, seed, split=split)
+    density = rng.uniform(0.85, 1.2) if rng.random() < 0.5 else 1.0  # small print is learnt last: show more of it
+    page = pages.draw(family, seed, split=split, density=density)
     views = [page]
     if kind in CROPS:
         views = [crop(page, *crops[kind], rng) for _ in range(CROPS_A_PAGE)]

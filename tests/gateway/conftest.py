@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.gateway.gateways import Gateway, gateway
+from tests.gateway.gateways import RUNNING, Gateway, gateway
 from tests.gateway.upstream import Upstream, serving
 
 
@@ -23,5 +23,11 @@ def front(upstream: Upstream) -> Iterator[Gateway]:
 
 @pytest.fixture
 def http() -> Iterator[httpx.Client]:
-    with httpx.Client(timeout=20, trust_env=False) as client:
+    """A client that asks again only when what it asked before has been counted."""
+
+    def settle(_request: httpx.Request) -> None:
+        for front in RUNNING:
+            front.settle()
+
+    with httpx.Client(timeout=20, trust_env=False, event_hooks={"request": [settle]}) as client:
         yield client

@@ -102,7 +102,8 @@ def test_a_changed_policy_is_used_and_a_bad_one_is_not(tmp_path: Path, upstream:
         assert front.state()["tokens_spent"] > spent > 0  # a swap does not forget what was spent
         assert front.metric("policy_info", fingerprint="second", mode="enforce") == 1
         for n, bad in enumerate(('{"schema": 1', "[]", json.dumps({**record, "family": "smolvlm"}), ""), 1):
-            path.write_text(bad)
+            (tmp_path / "next.json").write_text(bad)
+            (tmp_path / "next.json").replace(path)  # in one step: a file seen half written counts as one more bad one
             assert until(lambda n=n: front.metric("policy_reloads_total", result="bad") == n)  # type: ignore[misc]
             assert budget() == "100"
         path.unlink()

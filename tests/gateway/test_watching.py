@@ -78,6 +78,7 @@ def test_the_log_is_json_and_holds_neither_image_nor_question(
 ) -> None:
     http.post(f"{front.base_url}/chat/completions", json=ask("What is the secret total of Mrs Smith?"))
     http.post(f"{front.base_url}/chat/completions", json=ask("x", "data:image/png;base64,AAAA"))
+    front.settle()
     records = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert [record["event"] for record in records] == ["request", "refused"]
     assert records[0]["tier"] == "high"

@@ -20,7 +20,7 @@ from stakes.errors import BadInput, InfeasibleBudget, UnknownFamily, UnreadableI
 from stakes.vision.decode import Picture
 from stakes.vision.geometry import count_tokens, families, family, smart_resize
 from stakes.vision.resize import fit
-from stakes.vision.sizes import best_grid, fitted_size
+from stakes.vision.sizes import SLACK, best_grid, fitted_size
 
 BUDGETS = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
 FACTOR_FAMILIES = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl")
@@ -86,12 +86,16 @@ def brute_force(
                 continue
             size = columns * factor, rows * factor
             if smart_or_none(*size, factor, bounds) == size:
-                found.append((-rows * columns, round(strained, 9), -rows, columns))
-    if fixed and budget >= native[0] * native[1] and (not found or -min(found)[0] < native[0] * native[1]):
-        return native
+                found.append((round(strained, 9), -rows * columns, -rows, columns))
+    most = max((-tokens for _, tokens, _, _ in found), default=0)
+    enough = math.ceil(most * (1 - SLACK))
+    if fixed and budget >= native[0] * native[1]:
+        if most < native[0] * native[1]:
+            return native
+        enough = max(enough, native[0] * native[1])
     if not found:
         return None
-    _, _, rows, columns = min(found)
+    _, _, rows, columns = min(grid for grid in found if -grid[1] >= enough)
     return -rows, columns
 
 

@@ -64,6 +64,10 @@ class EncodedCache:
         while len(self._images) > 1 and sum(image.bytes for image in self._images.values()) > self.limit:
             self._images.popitem(last=False)
 
+    def clear(self) -> None:
+        """Let every image go."""
+        self._images.clear()
+
     def __len__(self) -> int:
         return len(self._images)
 

@@ -3,14 +3,17 @@
 A factor family (Qwen-VL) turns every f x f square of pixels into one token, so a size is a grid of rows x columns:
 
     stretch(rows, columns) = max(r, 1 / r) - 1      where r = (columns / W) / (rows / H), 0 for the image's own shape
-    best = most rows · columns <= budget with stretch <= the limit; then least stretch; then most rows
+    most = the most rows · columns <= budget with stretch <= the limit
+    best = the least stretch with rows · columns >= 0.98 most; then most tokens; then most rows
 
-over grids on which the server's own ``smart_resize`` is the identity, none of whose sides exceeds that of the native
-grid unless ``upscale``. An image whose native tokens fit the budget takes its native grid, whatever its stretch, as the
-server would make it (1 x 150 pixels become 28 x 700). LLaVA-OneVision takes a rung of its ladder; every other family
+since a last token or two is not worth a tenth of the shape: of 576 tokens, a page of 756 x 1008 pixels takes 27 x 21
+squares (567 tokens, stretch 4 %) and not 26 x 22 (572 tokens, 13 %). Only grids count on which the server's own
+``smart_resize`` is the identity, none of whose sides exceeds that of the native grid unless ``upscale``. An image whose
+native tokens fit the budget takes its native grid, whatever its stretch, as the server would make it (1 x 150 pixels
+become 28 x 700). LLaVA-OneVision takes a rung of its ladder; every other family
 that resizing controls is shrunk in its own shape, to the largest size with the most tokens.
 
-    best_grid(1654, 2339, 576)                # (30, 19): 532 x 840 pixels, 570 tokens; max_pixels gives 560
+    best_grid(756, 1008, 576)                 # (27, 21): 588 x 756 pixels, 567 tokens; max_pixels gives 540
     fitted_size(1654, 2339, 96, "pixtral")    # FittedSize(width=113, height=160, tokens=90, native=3008)
 """
 
@@ -28,6 +31,7 @@ from stakes.vision.ladder import ladder
 
 _MOST_ENLARGED_SIDE = 4096  # no family that is searched by scale counts more tokens for a longer side
 _ROUNDING = 1e-9
+SLACK = 0.02  # tokens that may be left unspent for a better shape, as a share of the most that could be spent
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,9 @@ def best_grid(
 ) -> tuple[int, int]:
     """(rows, columns) of squares that spend the budget best; ``InfeasibleBudget`` names the smallest that can be.
 
-    For a given number of rows only the most columns can win, and fewer rows reach fewer tokens, so the search walks
-    rows down from sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way.
+    For a given number of rows the most columns reach the most tokens, and fewer rows reach fewer, so the search walks
+    rows down from sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way; then once more, beside
+    each number of rows trying the columns nearest to the image's own shape that still spend enough.
     """
     native_width, native_height = smart_resize(width, height, factor, min_pixels, max_pixels)
     native = native_height // factor, native_width // factor
@@ -102,20 +107,35 @@ def best_grid(
     rows_cap, columns_cap = (most, most) if upscale else native
     spendable = min(budget, most)
     shape, limit = width / height, 1 + stretch + _ROUNDING
-    best, best_tokens, best_stretch = None, least, math.inf
-    for rows in range(min(rows_cap, math.isqrt(int(spendable * limit / shape) + 1) + 1), 0, -1):
-        reach = int(rows * shape * limit)
-        if rows * reach < best_tokens:
+    highest = min(rows_cap, math.isqrt(int(spendable * limit / shape) + 1) + 1)
+
+    def widest(rows: int) -> int:
+        return min(int(rows * shape * limit), spendable // rows, columns_cap, MAX_ASPECT * rows)
+
+    most_tokens, enough = 0, least
+    for rows in range(highest, 0, -1):
+        if rows * int(rows * shape * limit) < enough:
             break
-        columns = min(reach, spendable // rows, columns_cap, MAX_ASPECT * rows)
-        tokens = rows * columns
-        if tokens < best_tokens or rows > MAX_ASPECT * columns:
-            continue
-        stretched = _stretched(width, height, rows, columns)
-        if stretched < limit and (tokens > best_tokens or stretched < best_stretch):
-            best, best_tokens, best_stretch = (rows, columns), tokens, stretched
-    if stable and budget >= native_tokens and (best is None or best_tokens < native_tokens):
+        columns = widest(rows)
+        fits = rows <= MAX_ASPECT * columns and _stretched(width, height, rows, columns) < limit
+        if fits and rows * columns >= enough:
+            most_tokens = enough = rows * columns
+    holds_native = stable and budget >= native_tokens
+    if holds_native and most_tokens < native_tokens:
         return native
+    enough = max(least, math.ceil(most_tokens * (1 - SLACK)), native_tokens if holds_native else 0)
+    best, best_rank = None, (limit, 0)
+    for rows in range(highest, 0, -1):
+        if rows * int(rows * shape * limit) < enough:
+            break
+        fewest, most_columns = max(-(-enough // rows), -(-rows // MAX_ASPECT)), widest(rows)
+        if fewest > most_columns:
+            continue
+        for nearest in (int(rows * shape), int(rows * shape) + 1):
+            columns = min(max(nearest, fewest), most_columns)
+            rank = _stretched(width, height, rows, columns), -rows * columns
+            if rank < best_rank:
+                best, best_rank = (rows, columns), rank
     if best is None:
         smallest = _smallest(width, height, limit, (least, most), (rows_cap, columns_cap))
         if stable and (smallest is None or native_tokens < smallest):

@@ -6,10 +6,11 @@ from collections import Counter
 from hashlib import sha256
 from statistics import mean
 
+import numpy as np
 import pytest
 
 from stakes.data import pages
-from stakes.data.pages import canvas, dice, forms, sheet
+from stakes.data.pages import dice, faces, forms, typefaces
 from stakes.errors import BadInput
 
 ASKED = {
@@ -138,7 +139,7 @@ def test_the_keyword_rule_agrees_as_often_as_in_the_paper(family: str) -> None:
 
 
 def test_no_face_is_too_small_to_read() -> None:
-    assert canvas.face("Go-Regular", 3).size == canvas.SMALLEST
+    assert faces.face("Go-Regular", 3).size == faces.SMALLEST
 
 
 def test_density_prints_smaller() -> None:
@@ -154,9 +155,42 @@ def test_training_never_sees_what_is_kept_for_test() -> None:
     assert not any(novel["train"])
     for split in ("calibration", "test"):
         assert 0.2 < sum(bool(n) for n in novel[split]) / 400 < 0.4
-    kept = {name for pair in sheet.TYPEFACES.unseen for name in pair}
-    assert kept.isdisjoint(name for pair in sheet.TYPEFACES.seen for name in pair)
+    for choices in (typefaces.FORMS, typefaces.POSTERS, typefaces.SIGNS):
+        kept = {name for names in choices.unseen for name in names}
+        assert kept.isdisjoint(name for names in (*choices.seen, *choices.training) for name in names)
     assert all(kind not in forms.KINDS.seen for kind in forms.KINDS.unseen)
+
+
+def test_only_training_is_more_various_than_test() -> None:
+    """Other typefaces, bent letters, letters in no order of a name: seen in training and nowhere else."""
+    names = {
+        split: {
+            name for seed in range(200) for name in typefaces.typeface(dice.roll("forms", split, seed), typefaces.FORMS)
+        }
+        for split in pages.SPLITS
+    }
+    extra = {name for pair in typefaces.TRAINING for name in pair}
+    extra -= {name for pair in typefaces.FORMS.seen for name in pair}
+    assert extra <= {name.partition("~")[0] for name in names["train"]}
+    assert {name.partition("~")[2] for name in names["train"]} == {"", *map(str, range(len(typefaces.BENDS)))}
+    for split in ("calibration", "test"):
+        assert not any("~" in name or name in extra for name in names[split])
+
+
+@pytest.mark.parametrize("bend", range(len(typefaces.BENDS)))
+@pytest.mark.parametrize("size", [11, 30, 72])
+def test_a_bent_letter_is_whole_and_stands_where_a_straight_one_does(bend: int, size: int) -> None:
+    """Nothing is cut at the sides of its cell, and its baseline and centre stay."""
+    straight, bent = faces.face("Go-Regular", size), faces.face(f"Go-Regular~{bend}", size)
+    width, _, weight = typefaces.BENDS[bend]
+    least, most = (1.02, 1.7) if weight > 0 else (0.6, 0.98) if weight < 0 else (0.9, 1.1)
+    for char in "HgfW8":
+        plain, other = np.asarray(straight.mask(char)), np.asarray(bent.mask(char))
+        ink = other.sum() / plain.sum() / width
+        assert least < ink < most, char
+        assert other[:, [0, -1]].max() < 128, char
+        rows = [np.flatnonzero(mask.max(axis=1) > 100)[[0, -1]] for mask in (plain, other)]
+        assert np.abs(rows[0] - rows[1]).max() <= 1, char
 
 
 def test_samples_are_balanced_and_grouped_by_page() -> None:

@@ -1,6 +1,7 @@
 """What stands around the marks of a chart: legend, grid lines, the table under the axis, and where each text is."""
 
-from stakes.data.pages.canvas import Ask, Canvas, Colour, Face
+from stakes.data.pages.canvas import Ask, Canvas, Colour
+from stakes.data.pages.faces import Face
 
 Frame = tuple[float, float, float, float]
 Texts = list[list[str]]

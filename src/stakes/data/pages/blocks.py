@@ -6,7 +6,7 @@ fit prints less, never smaller than can be read.
 
 from math import ceil
 
-from stakes.data.pages.canvas import SMALLEST, Face
+from stakes.data.pages.faces import SMALLEST, Face
 from stakes.data.pages.filler import sentence
 from stakes.data.pages.sheet import Item, Sheet
 

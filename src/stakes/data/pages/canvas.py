@@ -1,84 +1,22 @@
 """A sheet to print on that remembers every character and every question it was given.
 
-    canvas = Canvas((756, 1008), dice)
-    right = canvas.text(40, 60, "Total", face("Go-Regular", 14))
-    canvas.answer(right + 8, 60, "$4,128.05", face("Go-Regular", 14), Ask("total", "high", "How much is the total?"))
-    page = canvas.finish("forms", "forms/train/000001")
-
-Every character is rendered once per face with Pillow's basic layout engine and then copied, without kerning: eight
-times as fast as rendering each run (hinting costs 20 us a glyph), exact positions, and the same bytes with and
-without libraqm.
+canvas = Canvas((756, 1008), dice)
+right = canvas.text(40, 60, "Total", face("Go-Regular", 14))
+canvas.answer(right + 8, 60, "$4,128.05", face("Go-Regular", 14), Ask("total", "high", "How much is the total?"))
+page = canvas.finish("forms", "forms/train/000001")
 """
 
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from stakes.data.pages.dice import Dice
+from stakes.data.pages.faces import PAD, Face, face
 from stakes.data.pages.page import Box, Glyph, Page, Question
 
 Colour = tuple[int, int, int]
 
-FONTS = Path(__file__).parent / "fonts"
 BLACK: Colour = (0, 0, 0)
-PAD = 4  # pixels that a character may reach over either side of its advance
-SMALLEST = 9  # pixels; below this a page is not legible even at its native size
-
-
-@dataclass(frozen=True)
-class Face:
-    """One typeface at one size, with the advance of every printable character."""
-
-    name: str
-    size: int
-    font: ImageFont.FreeTypeFont
-    advances: dict[str, int]
-    ascent: int
-    height: int
-    middle: float  # from the top of the line to the middle of the small letters
-    _cells: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict, repr=False)
-
-    def width(self, text: str) -> int:
-        """How far the text runs, in pixels."""
-        advances = self.advances
-        return sum([advances[c] for c in text])
-
-    def _cell(self, char: str) -> npt.NDArray[np.uint8]:
-        """The coverage of one character, (height, advance + 2 PAD)."""
-        image = Image.new("L", (self.advances[char] + 2 * PAD, self.height))
-        ImageDraw.Draw(image).text((PAD, 0), char, fill=255, font=self.font)
-        cell = self._cells[char] = np.array(image)
-        return cell
-
-    def mask(self, text: str) -> Image.Image:
-        """The coverage of a run of text, from PAD pixels before its start to PAD after its end."""
-        run = np.zeros((self.height, self.width(text) + 2 * PAD), np.uint8)
-        x, cells = 0, self._cells
-        for char in text:
-            if char != " ":
-                cell = cells.get(char)
-                if cell is None:
-                    cell = self._cell(char)
-                part = run[:, x : x + cell.shape[1]]
-                np.maximum(part, cell, out=part)
-            x += self.advances[char]
-        return Image.frombuffer("L", run.shape[::-1], run, "raw", "L", 0, 1)
-
-
-@cache
-def face(name: str, size: int) -> Face:
-    """The typeface stored under this name, at this size in pixels; never smaller than can be read."""
-    size = max(SMALLEST, size)
-    path = next(FONTS.glob(f"{name}.?tf"))
-    font = ImageFont.truetype(str(path), size, layout_engine=ImageFont.Layout.BASIC)
-    advances = {c: round(font.getlength(c)) for c in map(chr, range(32, 127))}
-    ascent, descent = font.getmetrics()
-    top = font.getbbox("x")[1]
-    return Face(name, size, font, advances, ascent, ascent + descent + 1, (ascent + top) / 2)
 
 
 @dataclass(frozen=True)
@@ -152,8 +90,8 @@ class Canvas:
         """The page as drawn."""
         glyphs: list[Glyph] = []
         add = glyphs.append
-        for x, y, text, face, question in self._runs:
-            advances = face.advances
+        for x, y, text, letters, question in self._runs:
+            advances = letters.advances
             for char in text:
                 advance = advances[char]
                 if char != " ":

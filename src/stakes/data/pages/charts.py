@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from stakes.data.pages import plots
 from stakes.data.pages import values as v
 from stakes.data.pages.axes import Plot
-from stakes.data.pages.canvas import Canvas, Colour, face
+from stakes.data.pages.canvas import Canvas, Colour
 from stakes.data.pages.dice import Dice, Pool
+from stakes.data.pages.faces import face
 from stakes.data.pages.paper import scan
-from stakes.data.pages.sheet import TYPEFACES
+from stakes.data.pages.typefaces import FORMS, typeface
 from stakes.data.pages.wording import about
 
 SIZES = ((1008, 756), (952, 700))
 FIELDS = ("mark", "category", "extreme", "title", "series", "axis", "source", "total", "sample", "survey_date")
+
+KINDS = ("column", "bar", "pie", "grouped", "line")
+SHARES = (0.3, 0.3, 0.2, 0.1, 0.1)
+TRAINING_SHARES = (0.2, 0.15, 0.15, 0.3, 0.2)  # several series, told apart by a legend's colours, are learnt last
 
 # The last palette is kept out of training.
 PALETTES: Pool[tuple[Colour, ...]] = Pool(
@@ -171,11 +176,11 @@ def paint(dice: Dice, density: float) -> Canvas:
     size = dice.choice(SIZES)
     ground: Colour = dice.choice(((255, 255, 255), (255, 255, 255), (248, 248, 244), (238, 243, 248)))
     canvas = Canvas(size, dice, ground)
-    text, bold = dice.pick(TYPEFACES, "font")
+    text, bold = typeface(dice, FORMS)
     base = dice.uniform(14, 21) / density
     colours = dice.pick(PALETTES, "layout")
     ink: Colour = dice.choice(((0, 0, 0), (40, 40, 40), (30, 40, 70)))
-    kind = dice.weighted(("column", "bar", "pie", "grouped", "line"), (0.3, 0.3, 0.2, 0.1, 0.1))
+    kind = dice.weighted(KINDS, TRAINING_SHARES if dice.training else SHARES)
     data = _data(dice, kind)
     large, small = face(bold, round(base * dice.uniform(1.1, 1.5))), face(text, round(base * dice.uniform(0.75, 1.0)))
     margin = dice.randint(24, 50)

@@ -5,6 +5,9 @@
 A reader has a prior for names and none for amounts. Syllables alone made the low tier twice as hard to read at full
 size as the high one (letters are more easily confused than digits); familiar pieces alone would let it be guessed from
 a blur. Half of each was meant to make the tiers alike; at full size it did not (low 0.136 wrong, high 0.062).
+
+A reader trained on these pieces alone reads pieces: on test forms with unseen ones it misread 28 values in 100, on
+those with nothing new 5. So in training three names in ten are letters in no order at all.
 """
 
 from functools import cache
@@ -48,6 +51,9 @@ SHORT = (
     "page",
 )
 FAMILIAR = 0.5
+WILD = 0.3
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+LETTER_WEIGHTS = tuple(3 if letter in "aeiou" else 2 if letter in "lnrst" else 1 for letter in LETTERS)
 
 
 @cache
@@ -70,5 +76,7 @@ def syllables(dice: Dice, length: int) -> str:
 
 def name(dice: Dice, length: int) -> str:
     """A lower-case name of exactly this length: pieces of real names where there are any so long, or syllables."""
+    if dice.training and dice.chance(WILD):
+        return "".join(dice.choices(LETTERS, LETTER_WEIGHTS, k=length))
     joined = _joined(length, "words" in dice.novel)
     return dice.choice(joined) if joined and dice.chance(FAMILIAR) else syllables(dice, length)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from math import cos, pi, sin
 
 from stakes.data.pages.axes import Frame, Numbers, Plot, Texts, grid, legend, table_height, under_axis, widest
-from stakes.data.pages.canvas import Canvas, Colour, Face
+from stakes.data.pages.canvas import Canvas, Colour
+from stakes.data.pages.faces import Face
 from stakes.data.pages.page import Box
 
 
@@ -19,11 +20,8 @@ def columns(
 ) -> Plot:  # fmt: skip
     """Vertical bars, one or several for each category."""
     plot = Plot()
-    left, top, right, bottom = frame
-    table = canvas.dice.chance(0.5)
-    if table and len(series) > 1:
-        left += widest(face, series) + 32
-    slot = (right - left) / len(names)
+    _, top, right, bottom = frame
+    table, left, slot = _slots(canvas, frame, names, series, face)
     thick = slot * (0.72 if len(series) == 1 else 0.86) / len(series)
     room = slot - 8 if table else thick
     while face.size > 10 and (widest(face, *texts) > room or widest(face, names) > slot - 4):
@@ -46,6 +44,15 @@ def columns(
     if table:
         under_axis(canvas, plot, (left, top, right, bottom), names, series, texts, colours, face, ink)
     return plot
+
+
+def _slots(canvas: Canvas, frame: Frame, names: list[str], series: list[str], face: Face) -> tuple[bool, float, float]:
+    """Whether values stand in a table under the axis, where the marks then begin, and how wide a category is."""
+    left, _, right, _ = frame
+    table = canvas.dice.chance(0.5)
+    if table and len(series) > 1:
+        left += widest(face, series) + 32
+    return table, left, (right - left) / len(names)
 
 
 def bars(
@@ -77,11 +84,8 @@ def lines(
 ) -> Plot:  # fmt: skip
     """One line for each series, each in its own band so that the printed values do not collide."""
     plot = Plot()
-    left, top, right, bottom = frame
-    table = canvas.dice.chance(0.5)
-    if table and len(series) > 1:
-        left += widest(face, series) + 32
-    slot = (right - left) / len(names)
+    _, top, right, bottom = frame
+    table, left, slot = _slots(canvas, frame, names, series, face)
     while face.size > 10 and widest(face, names, *texts) > slot - 8:
         face = canvas.smaller(face)
     top += face.size * 0.6 if table else legend(canvas, plot, frame, series, colours, face, ink)

@@ -7,31 +7,15 @@ page has values from about 10 to 30 pixels. The distribution is set by measureme
 from dataclasses import dataclass
 from math import exp, log
 
-from stakes.data.pages.canvas import BLACK, SMALLEST, Ask, Canvas, Colour, Face, face
-from stakes.data.pages.dice import Pool
+from stakes.data.pages.canvas import BLACK, Ask, Canvas, Colour
+from stakes.data.pages.faces import SMALLEST, Face, face
 from stakes.data.pages.fields import THEMES, Field
+from stakes.data.pages.typefaces import FORMS, typeface
 
 BASE = (8.5, 18.5)  # pixels, log-uniform over pages
 FACTORS = (0.75, 0.85, 0.95, 1.0, 1.1, 1.25, 1.5)
 MOST_QUESTIONS = 30
 
-# (text, bold) pairs; the last two are kept out of training.
-TYPEFACES = Pool(
-    (
-        ("LiberationSans-Regular", "LiberationSans-Bold"),
-        ("LiberationSans-Regular", "LiberationSans-Bold"),
-        ("LiberationSerif-Regular", "LiberationSerif-Bold"),
-        ("LiberationSerif-Regular", "LiberationSerif-Bold"),
-        ("LiberationSerif-Regular", "LiberationSans-Bold"),
-        ("LiberationMono-Regular", "LiberationMono-Regular"),
-        ("Go-Regular", "Go-Bold"),
-        ("Go-Mono", "Go-Bold"),
-        ("RobotoSlab-Regular", "RobotoSlab-Bold"),
-        ("Cabin-Regular", "Go-Bold"),
-        ("CourierPrime-Regular", "CourierPrime-Regular"),
-    ),
-    (("Caladea-Regular", "Caladea-Regular"), ("Oxygen-Sans", "Oxygen-Sans")),
-)
 ACCENTS: tuple[Colour, ...] = ((30, 60, 120), (120, 30, 40), (20, 90, 70), (70, 70, 80), (0, 0, 0), (90, 50, 110))
 
 
@@ -52,7 +36,7 @@ class Sheet:
         dice = canvas.dice
         self.canvas, self.dice, self.theme = canvas, dice, theme
         self.base = exp(dice.uniform(log(BASE[0]), log(BASE[1]))) / density
-        self.text_name, self.bold_name = dice.pick(TYPEFACES, "font")
+        self.text_name, self.bold_name = typeface(dice, FORMS)
         self.ink: Colour = dice.choice((BLACK, BLACK, (20, 20, 24), (36, 36, 44), (24, 28, 60)))
         self.faint: Colour = dice.choice((self.ink, self.ink, (70, 70, 70), (95, 95, 95)))
         self.accent = dice.choice(ACCENTS)

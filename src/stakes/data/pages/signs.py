@@ -2,25 +2,16 @@
 # ruff: noqa: E501  (one line of a sign a line reads as a table)
 
 from stakes.data.pages import values as v
-from stakes.data.pages.canvas import Canvas, Colour, Face, face
-from stakes.data.pages.dice import Dice, Pool
+from stakes.data.pages.canvas import Canvas, Colour
+from stakes.data.pages.dice import Dice
+from stakes.data.pages.faces import Face, face
 from stakes.data.pages.paper import wall
+from stakes.data.pages.typefaces import SIGNS, typeface
 from stakes.data.pages.wording import about
 
 SIZES = ((1008, 756), (952, 700))
 FIELDS = ("shop", "street", "destination", "headline", "price", "phone", "route", "number", "day", "hours", "town")
 
-TYPEFACES = Pool(
-    (
-        "LiberationSans-Bold",
-        "LiberationSerif-Bold",
-        "Go-Bold",
-        "RobotoSlab-Bold",
-        "YanoneKaffeesatz-Bold",
-        "LiberationSans-Regular",
-    ),
-    ("Caladea-Regular", "Oxygen-Sans"),
-)
 WALLS: tuple[Colour, ...] = (
     (150, 110, 90),
     (120, 130, 140),
@@ -96,7 +87,7 @@ def paint(dice: Dice, density: float) -> Canvas:
         outline=ink,
         width=dice.choice((0, 3, 6)),
     )
-    name = dice.pick(TYPEFACES, "font")
+    (name,) = typeface(dice, SIGNS)
     row = (height - 24) / len(lines)
     for index, field in enumerate(lines):
         tier, high, low, loud, plain = LINES[field]

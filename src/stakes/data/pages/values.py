@@ -9,7 +9,7 @@ mistake costs and not in how much there is to read.
 
 from collections.abc import Callable
 
-from stakes.data.pages.dice import Dice, pool
+from stakes.data.pages.dice import Dice, Pool, pool
 from stakes.data.pages.names import name
 
 High = Callable[[Dice], str]
@@ -139,6 +139,13 @@ def fair_length(dice: Dice) -> int:
     return len(dice.choice(FAIR)(dice))
 
 
+def _piece(dice: Dice, choices: Pool[str]) -> str:
+    """One of a few words; in training one in five is made up, so that unseen ones are read and not guessed."""
+    if dice.training and dice.chance(0.2):
+        return name(dice, dice.randint(3, 8)).capitalize()
+    return dice.pick(choices, "words")
+
+
 def word(dice: Dice, length: int) -> str:
     """A capitalised made-up word, or two where one would be too long to be a name."""
     if length >= 10 or (length >= 8 and dice.chance(0.3)):
@@ -150,7 +157,7 @@ def word(dice: Dice, length: int) -> str:
 def person(dice: Dice, length: int) -> str:
     """A first name, or an initial, and a made-up surname."""
     if length >= 8 and dice.chance(0.75):
-        first = dice.pick(FIRST, "words")
+        first = _piece(dice, FIRST)
         if len(first) <= length - 4:
             return f"{first} {name(dice, length - len(first) - 1).capitalize()}"
     if length >= 6:
@@ -160,19 +167,19 @@ def person(dice: Dice, length: int) -> str:
 
 def company(dice: Dice, length: int) -> str:
     """A made-up name, with a legal form where it fits."""
-    firm = dice.pick(FIRMS, "words")
+    firm = _piece(dice, FIRMS)
     return f"{word(dice, length - len(firm) - 1)} {firm}" if length >= len(firm) + 5 else word(dice, length)
 
 
 def thing(dice: Dice, length: int) -> str:
     """A made-up name with a noun after it where it fits."""
-    noun = dice.pick(NOUNS, "words")
+    noun = _piece(dice, NOUNS)
     return f"{word(dice, length - len(noun) - 1)} {noun}" if length >= len(noun) + 5 else word(dice, length)
 
 
 def road(dice: Dice, length: int) -> str:
     """A street name."""
-    kind = dice.pick(ROADS, "words")
+    kind = _piece(dice, ROADS)
     return f"{word(dice, length - len(kind) - 1)} {kind}" if length >= len(kind) + 4 else word(dice, length)
 
 

@@ -20,13 +20,20 @@ OPENINGS = {
         "What is the {}?|What is the {}?|What is the {}?|What is the {}?|Give the {}.|Read the {}.|What {} is given?"
         "|Which {} is printed?|What is the {} given here?"
         "||Find the {}.|Tell me the {}.|What {} is printed here?|State the {}."
+        "||What's the {}?|Please give the {}.|I need the {}.|Look up the {}.|Write down the {}.|Can you read the {}?"
+        "|{}?|The {}, please.|Show me the {}.|Which {} does the page give?|What {} do you see?|Copy the {}."
     ),
     "who": pool(
         "Who is the {}?|Who is the {}?|What is the name of the {}?|Name the {}.|Who is given as {}?"
         "||Who is named as {}?|Give the name of the {}."
+        "||Who's the {}?|I need the {}.|Which person is the {}?|Look up the {}.|{}?|The {}, please.|Who was the {}?"
+        "|Please name the {}.|Write down who is {}.|What {} do you see?"
     ),
-    "much": pool("How much is the {}?|How much is the {}?|How much was the {}?||How much {} is given?"),
-    "when": pool("When is the {}?|When was the {}?||When is the {} given?"),
+    "much": pool(
+        "How much is the {}?|How much is the {}?|How much was the {}?||How much {} is given?"
+        "||How much does the {} come to?|How much for the {}?"
+    ),
+    "when": pool("When is the {}?|When was the {}?||When is the {} given?||When's the {}?|When does it say the {} is?"),
 }
 
 

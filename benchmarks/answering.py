@@ -1,20 +1,23 @@
 """Does asking many questions of one page cost less than asking them one by one? As a ratio to the plain loop.
 
     python benchmarks/answering.py                                   # a tiny random model: runs anywhere
-    python benchmarks/answering.py --model PATH --pages 8            # a real checkpoint
+    python benchmarks/answering.py --model embedded --cpu --threads 1 --out docs/results/answering.json
+    python benchmarks/answering.py --model random-7b --device cuda --pages 32 --out answering.json      # one GPU
     python benchmarks/answering.py --model PATH --mechanism deletion
-    python benchmarks/answering.py --model PATH --cpu --threads 1    # processor time: for a machine that others use
     python benchmarks/answering.py --model PATH --latency            # one page, one question, nothing remembered
 
-The plain loop is one stock ``generate`` for each question and budget: fit the image, process it, generate. By deletion,
-which ``generate`` cannot do, it is one ``answer`` at a time with no image remembered. Ours is ``answer`` on all
-questions of the pages at one budget, budget after budget. Both take turns, so that a busy machine slows both; the
-answers must be the same, word for word.
+Calibration asks every question at every budget of a grid, by default the paper's thirteen. The plain loop is one stock
+``generate`` for each question and budget: fit the image, process it, generate. By deletion, which ``generate`` cannot
+do, it is one ``answer`` at a time with no image remembered. Ours is ``answer`` on all questions of the pages at one
+budget, budget after budget. Both take turns, so that a busy machine slows both; ``--cpu`` counts processor time, for a
+machine that others use. On a CPU the answers must be the same, word for word; on a GPU those that differ are counted.
+``random-7b`` is Qwen2.5-VL-7B's configuration with random weights and 16 new tokens: time does not depend on weights.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections import defaultdict
@@ -26,7 +29,11 @@ from typing import Any
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.machine import about, printed
+
 from stakes import models
+from stakes.budgets.calibrate import PAPER_GRID
 from stakes.data import pages
 from stakes.data.pages.page import Page
 from stakes.models import Request
@@ -38,10 +45,20 @@ TOGETHER = 8  # pages in one call
 
 def tiny_model() -> Any:
     """The random model of the tests: 4 layers, 32 wide."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from tests.models.tiny import tiny
 
     return replace(tiny("qwen2_5_vl"), max_new_tokens=16)
+
+
+def load(name: str | None, device: str, length: int | None) -> Any:
+    """The model that the options name."""
+    if name is None:
+        return tiny_model()
+    if name == "random-7b":
+        from benchmarks.latency_model import build
+
+        return build(device, torch.float32 if device == "cpu" else torch.bfloat16, tiny=False)
+    return models.load(name, device=device, max_new_tokens=length)
 
 
 def generate(model: Any, request: Request) -> str:
@@ -56,7 +73,7 @@ def generate(model: Any, request: Request) -> str:
         input_ids=ids.to(model.device),
         attention_mask=torch.ones_like(ids).to(model.device),
         mm_token_type_ids=(ids == model.processor.image_token_id).int().to(model.device),
-        pixel_values=seen["pixel_values"].to(model.device),
+        pixel_values=seen["pixel_values"].to(model.device, model.model.dtype),
         image_grid_thw=seen["image_grid_thw"].to(model.device),
         max_new_tokens=model.max_new_tokens,
         do_sample=False,
@@ -97,26 +114,8 @@ def latency(model: Any, drawn: Sequence[Page], now: Callable[[], float]) -> None
     print("ours by stage, median ms: " + ", ".join(f"{stage} {median(ms):.0f}" for stage, ms in spent.items()))
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a folder or hub name of the Qwen-VL families; default: a tiny random model")
-    parser.add_argument("--pages", type=int, default=4)
-    parser.add_argument("--questions", type=int, default=4, help="of each page")
-    parser.add_argument("--budgets", type=int, nargs="+", default=[64, 128, 208, 304, 432])
-    parser.add_argument("--mechanism", choices=("resolution", "deletion"), default="resolution")
-    parser.add_argument("--answer-length", type=int, default=24, help="most tokens in an answer of --model")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cpu", action="store_true", help="count processor time, not wall time; wants one thread")
-    parser.add_argument("--latency", action="store_true", help="time single pages at their native size instead")
-    options = parser.parse_args()
-    now = time.process_time if options.cpu else time.perf_counter
-    model: Any = models.load(options.model, max_new_tokens=options.answer_length) if options.model else tiny_model()
-    torch.set_num_threads(options.threads)
-    drawn = [pages.draw("forms", seed, "test") for seed in range(options.pages + 1)]
-    if options.latency:
-        latency(model, drawn, now)
-        return
+def throughput(model: Any, drawn: Sequence[Page], options: argparse.Namespace, now: Callable[[], float]) -> Any:
+    """Seconds of both by budget, ours by stage, and how many answers differ."""
     asked = [
         [
             Request(page.image, q.text, budget, options.mechanism)
@@ -125,8 +124,9 @@ def main() -> None:
         ]
         for budget in options.budgets
     ]
-    alone(model, replace(asked[0][0], image=drawn[0].image))  # warm up both on a page that is not measured
-    model.answer([replace(asked[0][0], image=drawn[0].image)])
+    for lane in asked:  # warm up both, at every size, on a page that is not measured
+        alone(model, replace(lane[0], image=drawn[0].image))
+        model.answer([replace(lane[0], image=drawn[0].image)])
     spent: dict[tuple[str, int], float] = defaultdict(float)
     stages: dict[str, float] = defaultdict(float)
     wrong = 0
@@ -144,19 +144,64 @@ def main() -> None:
             for answer in ours:
                 for stage, ms in answer.timings.items():
                     stages[stage] += ms
-    count = len(asked[0])
-    print(f"{options.mechanism}, {options.pages} pages x {options.questions} questions, {options.threads} threads")
-    print(f"{'budget':>8}{'plain':>10}{'ours':>10}   ms an answer{'ratio':>8}")
+    count, total = len(asked[0]), len(asked[0]) * len(options.budgets)
+    rows: list[list[Any]] = []
     for budget in options.budgets:
-        plain_s, ours_s = spent["plain", budget], spent["ours", budget]
-        print(f"{budget:8}{1000 * plain_s / count:10.1f}{1000 * ours_s / count:10.1f}{plain_s / ours_s:23.2f}")
+        plain_ms, ours_ms = (1e3 * spent[who, budget] / count for who in ("plain", "ours"))
+        rows.append([str(budget), f"{plain_ms:.1f}", f"{ours_ms:.1f}", f"{plain_ms / ours_ms:.2f}×"])
     plain_s, ours_s = (sum(s for (who, _), s in spent.items() if who == name) for name in ("plain", "ours"))
-    print(f"{'all':>8}{plain_s:10.1f}{ours_s:10.1f}   s           {plain_s / ours_s:8.2f}")
-    total = count * len(options.budgets)
-    print("ours by stage, ms an answer: " + ", ".join(f"{stage} {ms / total:.1f}" for stage, ms in stages.items()))
-    if wrong:
-        raise SystemExit(f"{wrong} of {total} answers differ")
-    print(f"all {total} answers the same")
+    whole = [f"{1e3 * seconds / total:.1f}" for seconds in (plain_s, ours_s)]
+    rows.append(["all", *whole, f"{plain_s / ours_s:.2f}×"])
+    return {
+        "answers": total,
+        "different": wrong,
+        "plain_per_s": total / plain_s,
+        "ours_per_s": total / ours_s,
+        "ratio": plain_s / ours_s,
+        "stages_ms": {stage: ms / total for stage, ms in stages.items()},
+        "tables": {"answering": {"columns": ["budget", "plain, ms an answer", "ours", "ratio"], "rows": rows}},
+    }
+
+
+def main() -> None:
+    """Measure, print the table, write the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="embedded, random-7b, a folder or hub name; default: a tiny random model")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--pages", type=int, default=4)
+    parser.add_argument("--questions", type=int, default=4, help="of each page")
+    parser.add_argument("--budgets", type=int, nargs="+", default=list(PAPER_GRID))
+    parser.add_argument("--mechanism", choices=("resolution", "deletion"), default="resolution")
+    parser.add_argument("--answer-length", type=int, help="most tokens in an answer of --model; default: its own")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu", action="store_true", help="count processor time, not wall time; wants one thread")
+    parser.add_argument("--latency", action="store_true", help="time single pages at their native size instead")
+    parser.add_argument("--out", type=Path, help="where the results go, as JSON")
+    options = parser.parse_args()
+    if options.cpu and options.device != "cpu":
+        raise SystemExit("processor time says nothing of a GPU; leave --cpu out")
+    now = time.process_time if options.cpu else time.perf_counter
+    torch.set_num_threads(options.threads)
+    model = load(options.model, options.device, options.answer_length)
+    drawn = [pages.draw("forms", seed, "test") for seed in range(options.pages + 1)]
+    if options.latency:
+        latency(model, drawn, now)
+        return
+    found = throughput(model, drawn, options, now)
+    keys = ("mechanism", "pages", "questions", "budgets", "threads", "device")
+    setting = {key: getattr(options, key) for key in keys}
+    setting |= {"model": options.model or "tiny", "time": "processor" if options.cpu else "wall"}
+    gpu = {} if options.device == "cpu" else {"gpu": torch.cuda.get_device_name()}
+    results = {"about": about("torch", "transformers") | gpu, "setting": setting, **found}
+    print(f"{setting['model']}, {options.mechanism}, {options.pages} pages x {options.questions} questions")
+    print(printed(results["tables"]["answering"]))
+    print(f"answers a second: plain {found['plain_per_s']:.2f}, ours {found['ours_per_s']:.2f}")
+    print("ours by stage, ms an answer: " + ", ".join(f"{name} {ms:.1f}" for name, ms in found["stages_ms"].items()))
+    print(f"{found['different']} of {found['answers']} answers differ")
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if found["different"] and options.device == "cpu":
+        raise SystemExit("on a CPU they must not")
 
 
 if __name__ == "__main__":

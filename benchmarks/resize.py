@@ -1,52 +1,64 @@
-"""How fast is ``fit`` beside plain Pillow (decode everything, bicubic)? Same pages, same sizes, as ratios, with PSNR.
+"""How fast is ``fit`` beside Pillow's plain way (decode everything, bicubic) and pyvips? As ratios, with PSNR.
 
-    .venv/bin/python benchmarks/resize.py                 # synthetic 2500x3300 scans
-    .venv/bin/python benchmarks/resize.py page1.jpg …     # your own
+    python benchmarks/resize.py --out docs/results/resize.json     # 12-megapixel photographs of pages, made here
+    python benchmarks/resize.py page1.png …                        # photographs of your own pages
+    python benchmarks/resize.py --as-they-are page1.jpg …          # your own JPEG files, untouched
 
-Also times the search for the size alone. A ratio of 2 means half the time; the best of several rounds counts.
+Everyone gets the same bytes and makes the same size, in turn, on one thread, so that a busy machine slows all alike;
+``--cpu`` counts processor time, for a machine that others use. Medians over rounds, PSNR to the plain way's result. The
+limits table says where the time goes: how long Pillow takes to decode at a half, a quarter and an eighth of the sides
+and to resample from there, and what that does to the result. Also times the search for the size alone.
 """
+
+from __future__ import annotations
 
 import argparse
 import io
+import json
 import math
-import random
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, features
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.machine import about, printed
+from benchmarks.photographs import photograph
 
 from stakes.vision.resize import fit
 from stakes.vision.sizes import best_grid
 
-BUDGETS = (32, 96, 160, 304, 512, 576)
-
-
-def scan(seed: int, mode: str) -> bytes:
-    """A letter page at 300 dpi: text in several sizes on grainy paper, as a JPEG of quality 85."""
-    dice = random.Random(seed)
-    image = Image.new("RGB", (2500, 3300), (252, 251, 248))
-    draw, y = ImageDraw.Draw(image), 150
-    while y < 3100:
-        size = dice.choice([28, 34, 40, 44, 60, 90])
-        words = " ".join("".join(dice.choices("abcdefghijklmnopqrstuvwxyz0123456789$.,", k=6)) for _ in range(40))
-        draw.text(
-            (150, y), words[: int(2200 / size / 0.55)], (dice.randint(0, 90), 20, 30), ImageFont.load_default(size)
-        )
-        y += int(size * dice.uniform(1.2, 1.8))
-    grain = np.random.default_rng(seed).normal(0, 3, (3300, 2500, 1))
-    out = io.BytesIO()
-    Image.fromarray((np.asarray(image) + grain).clip(0, 255).astype(np.uint8)).convert(mode).save(
-        out, "JPEG", quality=85
-    )
-    return out.getvalue()
+BUDGETS = (32, 96, 304, 576)
+BAR = 304  # tokens at which the limits are taken apart
+SCALES = (1, 2, 4, 8)
 
 
 def plain(data: bytes, size: tuple[int, int]) -> Image.Image:
     """What everyone does."""
     return Image.open(io.BytesIO(data)).convert("RGB").resize(size, Image.Resampling.BICUBIC)
+
+
+def vips(data: bytes, size: tuple[int, int]) -> Image.Image:
+    """libvips' own way to a small image: decode at the best scale, shrink, resample."""
+    import pyvips
+
+    pyvips.vips_lib.vips_concurrency_set(1)
+    made = pyvips.Image.thumbnail_buffer(data, size[0], height=size[1], size="force")
+    return Image.frombytes("RGB", (made.width, made.height), made.write_to_memory())
+
+
+def scaled(data: bytes, scale: int) -> Image.Image:
+    """The pixels of a JPEG at 1/scale of its sides."""
+    image = Image.open(io.BytesIO(data))
+    image.draft(None, (image.width // scale, image.height // scale))
+    image.load()
+    return image
 
 
 def psnr(one: Image.Image, other: Image.Image) -> float:
@@ -55,45 +67,154 @@ def psnr(one: Image.Image, other: Image.Image) -> float:
     return 10 * math.log10(255**2 / max(float((difference**2).mean()), 1e-9))
 
 
-def best_of(run: Callable[[], object], rounds: int) -> float:
-    """Shortest time in milliseconds."""
-    times = []
+def in_turn(works: Sequence[Callable[[], object]], rounds: int, now: Callable[[], float]) -> list[float]:
+    """Median milliseconds of each, all of them once in every round."""
+    times: list[list[float]] = [[] for _ in works]
+    for work in works:
+        work()
     for _ in range(rounds):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return min(times) * 1e3
+        for spent, work in zip(times, works, strict=True):
+            began = now()
+            work()
+            spent.append(1e3 * (now() - began))
+    return [median(spent) for spent in times]
 
 
-def compare(name: str, pages: Sequence[bytes], rounds: int) -> None:
-    """One line per budget: mean times over the pages, their ratio, and the worst PSNR."""
-    print(f"{name}\n  budget      size   fit ms  plain ms  ratio  worst PSNR")
-    for budget in BUDGETS:
-        fitted = [fit(data, budget) for data in pages]
-        ours = sum(best_of(partial(fit, data, budget), rounds) for data in pages) / len(pages)
-        theirs = sum(
-            best_of(partial(plain, data, one.image.size), rounds) for data, one in zip(pages, fitted, strict=True)
-        ) / len(pages)
-        worst = min(psnr(one.image, plain(data, one.image.size)) for data, one in zip(pages, fitted, strict=True))
-        size = "x".join(map(str, fitted[0].image.size))
-        print(f"  {budget:6d}  {size:>8}  {ours:7.1f}  {theirs:8.1f}  {theirs / ours:4.1f}x  {worst:7.1f} dB")
+def compare(pages: Sequence[bytes], budget: int, rounds: int, now: Callable[[], float], peer: bool) -> dict[str, Any]:
+    """One budget: for each page the milliseconds of all, and PSNR to the plain way."""
+    rows = []
+    for data in pages:
+        fitted = fit(data, budget)
+        size = fitted.image.size
+        works: list[Callable[[], object]] = [partial(fit, data, budget), partial(plain, data, size)]
+        times = in_turn([*works, partial(vips, data, size)] if peer else works, rounds, now)
+        whole = plain(data, size)
+        row = {"bytes": len(data), "size": size, "tokens": fitted.tokens, "fit_ms": times[0], "plain_ms": times[1]}
+        row |= {"ratio": times[1] / times[0], "psnr": psnr(fitted.image, whole)}
+        if peer:
+            row |= {"vips_ms": times[2], "vips_ratio": times[2] / times[0], "vips_psnr": psnr(vips(data, size), whole)}
+        rows.append(row)
+    return {"budget": budget, "pages": rows}
+
+
+def limits(pages: Sequence[bytes], budget: int, rounds: int, now: Callable[[], float]) -> list[dict[str, Any]]:
+    """For each scale of decoding: its time, that of resampling from there, the ratio to be had, and the PSNR."""
+    rows = []
+    for scale in SCALES:
+        found = []
+        for data in pages:
+            size = fit(data, budget).image.size
+            whole, pixels = plain(data, size), scaled(data, scale)
+            resample = partial(pixels.resize, size, Image.Resampling.BICUBIC, reducing_gap=3.0)
+            decode, shrink, all_of_it = in_turn(
+                [partial(scaled, data, scale), resample, partial(plain, data, size)], rounds, now
+            )
+            left = pixels.width / size[0]
+            found.append((decode, shrink, all_of_it / (decode + shrink), left, psnr(resample(), whole)))
+        columns = list(zip(*found, strict=True))
+        rows.append(
+            {
+                "scale": f"1/{scale}",
+                "decode_ms": median(columns[0]),
+                "resample_ms": median(columns[1]),
+                "ratio": median(columns[2]),
+                "least_ratio": min(columns[2]),
+                "times_target": median(columns[3]),
+                "least_psnr": min(columns[4]),
+            }
+        )
+    return rows
+
+
+def search(rounds: int = 200) -> dict[str, float]:
+    """Microseconds of the search for the size alone."""
+    sizes = ((3000, 4000, 32), (3000, 4000, 304), (4000, 5000, 16000))
+    return {
+        f"{w}x{h} at {budget}": 1e3 * in_turn([partial(best_grid, w, h, budget)], rounds, time.perf_counter)[0]
+        for w, h, budget in sizes
+    }
+
+
+def tables(results: dict[str, Any]) -> dict[str, Any]:
+    """What the documentation shows."""
+
+    def spread(values: Sequence[float], unit: str = "") -> str:
+        return f"{median(values):.1f}{unit} ({min(values):.1f} to {max(values):.1f})"
+
+    rows = []
+    for part in results["budgets"]:
+        pages = part["pages"]
+        cells = [part["budget"], *(spread([page[key] for page in pages]) for key in ("fit_ms", "plain_ms"))]
+        cells += [spread([page["ratio"] for page in pages], "×"), min(page["psnr"] for page in pages)]
+        if results["peer"] is None:
+            cells += [spread([page["vips_ratio"] for page in pages], "×"), min(page["vips_psnr"] for page in pages)]
+        rows.append([_short(cell) for cell in cells])
+    columns = ["tokens", "fit, ms", "plain, ms", "plain / fit", "least PSNR, dB"]
+    columns += ["pyvips / fit", "its least PSNR"] if results["peer"] is None else []
+    keys = ["scale", "decode_ms", "resample_ms", "times_target", "ratio", "least_ratio", "least_psnr"]
+    below = [
+        [round(row[key], 1) if isinstance(row[key], float) else row[key] for key in keys] for row in results["limits"]
+    ]
+    heads = ["decoded at", "decode, ms", "resample, ms", "times the target", "plain / both", "least", "least PSNR, dB"]
+    return {"resize": {"columns": columns, "rows": rows}, "resize-limits": {"columns": heads, "rows": below}}
+
+
+def _short(cell: object) -> object:
+    return f"{cell:.1f}" if isinstance(cell, float) else cell
+
+
+def peer_missing() -> str | None:
+    """Why pyvips cannot take part; None where it can."""
+    try:
+        import pyvips  # noqa: F401
+    except (ImportError, OSError) as error:
+        return f"pyvips is not installed ({error}); run: pip install 'pyvips[binary]'"
+    return None
 
 
 def main() -> None:
-    """Print the tables."""
+    """Measure, print the tables, write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="*", type=Path, help="JPEG files to use instead of synthetic scans")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    if arguments.pages:
-        compare("given pages", [path.read_bytes() for path in arguments.pages], arguments.rounds)
+    parser.add_argument("pages", nargs="*", type=Path, help="images of pages to use instead of drawn ones")
+    parser.add_argument("--as-they-are", action="store_true", help="the files are JPEGs already: take no photograph")
+    parser.add_argument("--photographs", type=int, default=8, help="how many, of drawn pages")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--cpu", action="store_true", help="count processor time, not wall time")
+    parser.add_argument("--quick", action="store_true", help="two photographs, three rounds: tries the script")
+    parser.add_argument("--out", type=Path, help="where the results go, as JSON")
+    options = parser.parse_args()
+    number, rounds = (2, 3) if options.quick else (options.photographs, options.rounds)
+    now = time.process_time if options.cpu else time.perf_counter
+    if options.as_they_are:
+        photographs = [path.read_bytes() for path in options.pages]
+    elif options.pages:
+        photographs = [photograph(i, Image.open(path)) for i, path in enumerate(options.pages)]
     else:
-        compare("colour scans, 2500x3300", [scan(seed, "RGB") for seed in range(3)], arguments.rounds)
-        compare("grey scans, 2500x3300", [scan(seed, "L") for seed in range(3)], arguments.rounds)
-    print("search for the size alone")
-    for width, height, budget in ((1654, 2339, 32), (1654, 2339, 576), (4000, 5000, 16000)):
-        micro = best_of(partial(best_grid, width, height, budget), 200) * 1e3
-        print(f"  {width}x{height} at {budget:5d} tokens: {micro:5.1f} us")
+        photographs = [photograph(seed) for seed in range(number)]
+    why_not = peer_missing()
+    libraries = ["pillow"] if why_not else ["pillow", "pyvips", "pyvips-binary"]
+    results: dict[str, Any] = {
+        "about": about(*libraries) | {"libjpeg_turbo": features.version_feature("libjpeg_turbo")},
+        "pages": "given" if options.pages else "drawn",
+        "photographs": len(photographs),
+        "rounds": rounds,
+        "time": "processor" if options.cpu else "wall",
+        "peer": why_not,
+        "budgets": [compare(photographs, budget, rounds, now, why_not is None) for budget in BUDGETS],
+        "limits": limits(photographs, BAR, rounds, now),
+        "search_us": search(),
+    }
+    results["tables"] = tables(results)
+    print(f"{len(photographs)} photographs, {sum(map(len, photographs)) / len(photographs) / 1e6:.1f} MB on average")
+    for table in results["tables"].values():
+        print(printed(table))
+    if why_not:
+        print(why_not)
+    print(
+        "search for the size alone, us: " + ", ".join(f"{name} {us:.1f}" for name, us in results["search_us"].items())
+    )
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

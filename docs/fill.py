@@ -32,7 +32,12 @@ def filled(page: str, tables: dict[str, Any]) -> str:
 
 def read_tables(files: list[Path]) -> dict[str, Any]:
     """All tables of some results files, by name, and ``side-by-side`` where its parts are among them."""
-    tables = {name: table for path in files for name, table in json.loads(path.read_text())["tables"].items()}
+    tables: dict[str, Any] = {}
+    for path in files:
+        for name, table in json.loads(path.read_text())["tables"].items():
+            if name in tables:
+                raise SystemExit(f"{path} has a table {name!r}, and so has a file before it: one would hide the other")
+            tables[name] = table
     if "cross-dataset" in tables and any(name.endswith("-arms") for name in tables):
         tables["side-by-side"] = side_by_side(tables)
     return tables

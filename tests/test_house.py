@@ -13,6 +13,7 @@ import stakes
 ROOT = Path(stakes.__file__).parent
 ROOMS = [
     "errors",
+    "files",
     "tiers",
     "published",
     "signals",

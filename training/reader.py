@@ -106,24 +106,8 @@ def build_config(size: str = "base") -> Qwen2_5_VLConfig:
     for a page of 972 tokens on two cores).
     """
     depth, vision_dim, vision_heads, vision_mlp, full = SIZES[size]["vision"]
-    layers, dim, heads, kv_heads, mlp = SIZES[size]["text"]
     return Qwen2_5_VLConfig(
-        text_config={
-            "vocab_size": VOCAB_SIZE,
-            "hidden_size": dim,
-            "intermediate_size": mlp,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": kv_heads,
-            "max_position_embeddings": 4096,
-            "rms_norm_eps": 1e-6,
-            "initializer_range": 0.04,
-            "max_window_layers": layers,
-            "rope_parameters": {"rope_type": "default", "rope_theta": THETA, "mrope_section": MROPE_SECTION},
-            "bos_token_id": ID["<|endoftext|>"],
-            "eos_token_id": ID["<|im_end|>"],
-            "pad_token_id": ID["<|endoftext|>"],
-        },
+        text_config=text_config(SIZES[size]["text"], {"rope_theta": THETA, "mrope_section": MROPE_SECTION}),
         vision_config={
             "depth": depth,
             "hidden_size": vision_dim,
@@ -133,7 +117,7 @@ def build_config(size: str = "base") -> Qwen2_5_VLConfig:
             "spatial_merge_size": 2,
             "temporal_patch_size": 2,
             "window_size": 112,
-            "out_hidden_size": dim,
+            "out_hidden_size": SIZES[size]["text"][1],
             "fullatt_block_indexes": list(full),
             "initializer_range": 0.04,
             "in_channels": 3,
@@ -144,6 +128,27 @@ def build_config(size: str = "base") -> Qwen2_5_VLConfig:
         vision_end_token_id=ID["<|vision_end|>"],
         tie_word_embeddings=False,
     )
+
+
+def text_config(text: tuple[int, int, int, int, int], rope: dict[str, Any]) -> dict[str, Any]:
+    """Config of a reader's language model, of either family: its sizes, as in ``SIZES``, and what its RoPE turns by."""
+    layers, dim, heads, kv_heads, mlp = text
+    return {
+        "vocab_size": VOCAB_SIZE,
+        "hidden_size": dim,
+        "intermediate_size": mlp,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-6,
+        "initializer_range": 0.04,
+        "max_window_layers": layers,
+        "rope_parameters": {"rope_type": "default", **rope},
+        "bos_token_id": ID["<|endoftext|>"],
+        "eos_token_id": ID["<|im_end|>"],
+        "pad_token_id": ID["<|endoftext|>"],
+    }
 
 
 def new_model(size: str = "base", seed: int = 1) -> Qwen2_5_VLForConditionalGeneration:

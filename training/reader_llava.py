@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from training.reader import CHAT_TEMPLATE, ID, MEAN, STD, VOCAB_SIZE, build_tokenizer
+from training.reader import CHAT_TEMPLATE, ID, MEAN, STD, build_tokenizer, text_config
 from training.reader import save as save_folder
 from transformers import (
     LlavaOnevisionConfig,
@@ -49,24 +49,10 @@ ADOPTED = {"llava": (0, 1, 3, 4)}
 def build_config(size: str = "llava") -> LlavaOnevisionConfig:
     """Config of one size; ``head_dim`` is 64 everywhere, and no pooling head, since tiles are read token by token."""
     depth, vision_dim, vision_heads, vision_mlp = SIZES[size]["vision"]
-    layers, dim, heads, kv_heads, mlp = SIZES[size]["text"]
     return LlavaOnevisionConfig(
         text_config={
             "model_type": "qwen2",
-            "vocab_size": VOCAB_SIZE,
-            "hidden_size": dim,
-            "intermediate_size": mlp,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": kv_heads,
-            "max_position_embeddings": 4096,
-            "rms_norm_eps": 1e-6,
-            "initializer_range": 0.04,
-            "max_window_layers": layers,
-            "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
-            "bos_token_id": ID["<|endoftext|>"],
-            "eos_token_id": ID["<|im_end|>"],
-            "pad_token_id": ID["<|endoftext|>"],
+            **text_config(SIZES[size]["text"], {"rope_theta": THETA}),
             "tie_word_embeddings": False,
         },
         vision_config={

@@ -1,17 +1,15 @@
-import importlib.util
-import itertools
+"""The optimum equals brute force with its ties, its price is the hulls' slope, and bad input is one sentence."""
+
 import math
 import random
-import sys
-import time
 from fractions import Fraction
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.budgets.instances import Instance, brute_force, instances, seeded
 
 from stakes.budgets.allocate import Allocation, allocate
 from stakes.budgets.curve import Curve
@@ -24,107 +22,6 @@ LOW = Curve(GRID, [0.910, 0.373, 0.093], counts=300)
 
 def pair(total: int = 608, high: float = 5, **options: Any) -> Allocation:
     return allocate({"high": HIGH, "low": LOW}, {"high": high, "low": 1}, {"high": 1, "low": 1}, total, **options)
-
-
-class Instance(NamedTuple):
-    curves: dict[str, Curve]
-    costs: dict[str, float]
-    counts: dict[str, int]
-    total: int
-
-    def at(self, end: int) -> int:
-        return sum(self.counts[t] * c.budgets[end] for t, c in self.curves.items())
-
-
-@st.composite
-def instances(draw: st.DrawFn, tiers: int = 5, points: int = 4) -> Instance:
-    """Small non-convex instances, many with exact ties: rates k / n, whole costs, flat, straight and equal curves."""
-    kind = draw(st.sampled_from(["rates", "floats", "straight", "flat", "duplicated"]))
-    names = [f"tier {i}" for i in range(draw(st.integers(1, tiers)))]
-    budget = st.integers(1, 12) if draw(st.booleans()) else st.integers(1, 700)
-    curves: dict[str, Curve] = {}
-    for name in names:
-        budgets = sorted(draw(st.lists(budget, min_size=1, max_size=points, unique=True)))
-        if kind == "floats":
-            errors = draw(st.lists(st.floats(0, 1), min_size=len(budgets), max_size=len(budgets)))
-        elif kind == "straight":
-            errors = [1 - b / 1000 for b in budgets]
-        elif kind == "flat":
-            errors = [0.5] * len(budgets)
-        else:
-            errors = [draw(st.integers(0, 6)) / 6 for _ in budgets]
-        curves[name] = Curve(budgets, errors, counts=6)
-    if kind == "duplicated":
-        curves = dict.fromkeys(names, curves[names[0]])
-    costs: dict[str, float] = {name: draw(st.sampled_from([1, 2, 3, 5, 0.1, 20.0])) for name in names}
-    counts = {name: draw(st.integers(1, 4)) for name in names}
-    if kind in ("straight", "duplicated") and draw(st.booleans()):
-        costs, counts = dict.fromkeys(names, 3.0), dict.fromkeys(names, 2)
-    made = Instance(curves, costs, counts, 0)
-    return made._replace(total=draw(st.integers(made.at(0), made.at(-1) + 3)))
-
-
-class Best(NamedTuple):
-    cwe: Fraction
-    spent: int
-    spread: int
-    budgets: list[dict[str, int]]  # all that are equal so far
-
-
-def brute_force(instance: Instance) -> Best:
-    """The tie rule of ``allocate`` in exact arithmetic: every choice, no pruning, no rounding."""
-    curves, costs, counts, total = instance
-    weights = {t: Fraction(counts[t]) * Fraction(costs[t]) for t in curves}
-    lost = [[weights[t] * Fraction(e) for e in c.errors] for t, c in curves.items()]
-    unit = math.lcm(*[fraction.denominator for column in lost for fraction in column])  # integers add up faster
-    tables = [
-        [(int(x * unit), counts[t] * b, counts[t] * b * b, b) for x, b in zip(column, c.budgets, strict=True)]
-        for column, (t, c) in zip(lost, curves.items(), strict=True)
-    ]
-    fits = []
-    for choice in itertools.product(*tables):
-        loss, spent, spread, budgets = (list(column) for column in zip(*choice, strict=True))
-        if sum(spent) <= total:
-            fits.append((sum(loss), sum(spent), sum(spread), budgets))
-    least, whole = min(fit[0] for fit in fits), sum(weights.values()) * unit
-    ties = [fit for fit in fits if fit[0] <= least + whole / 10**12]
-    best = min(fit[1:3] for fit in ties)
-    equal = [dict(zip(curves, fit[3], strict=True)) for fit in ties if fit[1:3] == best]
-    return Best(least / whole, *best, equal)
-
-
-def seeded(rng: random.Random) -> Instance:
-    """As ``instances``, but thousands of them in seconds."""
-    kind = rng.choice(["rates", "floats", "straight", "duplicated"])
-    names = [f"tier {i}" for i in range(rng.randint(1, 5))]
-    curves: dict[str, Curve] = {}
-    for name in names:
-        budgets = sorted(rng.sample(range(1, 14), rng.randint(1, 4)))
-        errors = {
-            "floats": [rng.random() for _ in budgets],
-            "straight": [1 - b / 1000 for b in budgets],
-        }.get(kind, [rng.randint(0, 6) / 6 for _ in budgets])
-        curves[name] = Curve(budgets, errors, counts=6)
-    if kind == "duplicated":
-        curves = dict.fromkeys(names, curves[names[0]])
-    costs: dict[str, float] = {name: rng.choice([1, 2, 3, 0.1]) for name in names}
-    made = Instance(curves, costs, {name: rng.randint(1, 3) for name in names}, 0)
-    return made._replace(total=rng.randint(made.at(0), made.at(-1) + 3))
-
-
-def benchmark() -> Any:
-    """The benchmark's families of instances: what is timed there is checked here."""
-    path = Path(__file__).parents[2] / "benchmarks" / "allocation.py"
-    spec = importlib.util.spec_from_file_location("stakes_benchmark_allocation", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-BENCHMARK = benchmark()
 
 
 def spread(instance: Instance, best: Allocation) -> int:
@@ -318,34 +215,3 @@ def test_numpy_numbers_and_any_scale_of_costs_and_totals_are_welcome() -> None:
         assert best.cwe == pytest.approx(plain.cwe)
         assert all(type(b) is int for b in best.budgets.values())
     assert pair(total=10**40).budgets == {"high": 576, "low": 576}
-
-
-@pytest.mark.parametrize("kind", BENCHMARK.FAMILIES)
-def test_three_hundred_tiers_of_every_family_are_proven_or_say_their_gap(kind: str) -> None:
-    instance = BENCHMARK.family(kind, 300, 64)
-    began = time.perf_counter()
-    best = allocate(*instance)
-    took = time.perf_counter() - began
-    assert best.spent <= instance.total
-    weights = {t: instance.counts[t] * instance.costs[t] for t in instance.curves}
-    lost = sum(weights[t] * instance.curves[t].error(b) for t, b in best.budgets.items())
-    assert best.cwe == pytest.approx(lost / sum(weights.values()), abs=1e-12)
-    if kind == "parity trap":
-        assert best.spent == instance.total - 1
-        assert best.gap == pytest.approx(best.price)  # one token's worth
-    else:
-        assert best.gap == 0
-    assert took < 10  # ten times what was measured alone, for machines that are busy
-
-
-def test_an_instance_of_the_ordinary_kind_takes_hundredths_and_a_small_one_under_a_millisecond() -> None:
-    def quickest(instance: Instance, repeats: int) -> float:
-        times = []
-        for _ in range(repeats):
-            began = time.perf_counter()
-            allocate(*instance)
-            times.append(time.perf_counter() - began)
-        return min(times)
-
-    assert quickest(BENCHMARK.family("decaying", 300, 64), 3) < 1
-    assert quickest(BENCHMARK.family("decaying", 4, 13), 50) < 1e-3

@@ -1,7 +1,9 @@
 """A curve keeps what was measured and refuses what cannot be one."""
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +38,10 @@ def curves(draw: st.DrawFn) -> Curve:
         ([32.5], [0.5], 10, "whole number, not 32.5"),
         ([math.inf], [0.5], 10, "whole number, not inf"),
         ([True], [0.5], 10, "whole number, not True"),
+        ([32.0], [0.5], 10, "whole number, not 32.0"),
+        ([32], [0.5], 10.0, "a count is a whole number, not 10.0"),
+        ([32], [0.5], True, "a count is a whole number, not True"),
+        ([np.float64(32)], [0.5], np.bool_(True), "whole number, not np.float64"),
     ],
 )
 def test_what_is_not_a_curve_is_refused_in_one_sentence(
@@ -44,6 +50,16 @@ def test_what_is_not_a_curve_is_refused_in_one_sentence(
     with pytest.raises(BadInput, match=message) as caught:
         Curve(budgets, errors, counts)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "counts", [300, np.int64(300), np.array(300), [300, 300], np.array([300, 300]), (np.uint8(5),) * 2]
+)
+def test_whole_numbers_of_any_kind_become_ints(counts: Any) -> None:
+    curve = Curve(np.array([32, 304]), np.array([0.9, 0.3]), counts)  # type: ignore[arg-type]
+    assert curve.counts in ((300, 300), (5, 5))
+    assert {type(n) for n in (*curve.budgets, *curve.counts)} == {int}
+    assert curve.error(304) == 0.3
 
 
 def test_error_is_read_off_the_grid_and_never_interpolated() -> None:

@@ -65,7 +65,7 @@ def test_a_unit_never_chooses_the_leader_that_it_is_judged_by() -> None:
     measured = simulate(truth, {"high": 30, "low": 30}, np.random.default_rng(0))
     run = _Race(measured, terms(measured), asker(measured), "raw", 9e9, measured.documents)
     run.look([run.units[0]], run.cells(run.alive), run.alive)
-    budgets = [tuple(run.budgets(i).values()) for i in range(len(run.alive))]
+    budgets = [tuple(run.choices.budgets(i).values()) for i in range(len(run.alive))]
     at = {choice: np.exp(run.capital[i]) for i, choice in enumerate(budgets)}
     assert at[304, 304] == pytest.approx(np.ones(len(BETS)))
     assert at[576, 32] == pytest.approx(1 - BETS)  # right where the leader was wrong, in both tiers

@@ -1,5 +1,6 @@
 """A soft policy promises what it does with predicted tiers, and decides by expected cost."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_the_promise_counts_the_signals_mistakes() -> None:
 
 def test_decisions_keep_the_mean_and_follow_expected_cost() -> None:
     policy, asked = softened(KeywordRule())
-    taken = [policy.decide(one.question).budget for one in asked]
+    taken = [policy.decide(one.question, about=one.sample).budget for one in asked]
     assert np.mean(taken) == pytest.approx(304, rel=0.06)
     dear, cheap = policy.decide(HIGH[0].format("x")), policy.decide(LOW[0].format("x"))
     assert (dear.tier, cheap.tier) == ("high", "low")
@@ -134,10 +135,48 @@ def test_a_soft_policy_survives_its_file_and_differs_from_a_hard_one(tmp_path: P
         Policy.from_record({**policy.model_dump(by_alias=True), "tiers": tiers})
 
 
-def test_the_coin_belongs_to_the_question_and_is_fair() -> None:
-    drawn = [coin(f"question {i}") for i in range(2000)]
-    assert coin("question 7") == drawn[7]
-    assert np.mean(drawn) == pytest.approx(0.5, abs=0.03)
+def test_the_coin_belongs_to_the_request_and_is_fair() -> None:
+    by_question = [coin(f"question {i}") for i in range(2000)]
+    by_image = [coin("What is the total?", f"image {i}") for i in range(2000)]
+    for drawn in (by_question, by_image):
+        assert np.mean(drawn) == pytest.approx(0.5, abs=0.03)
+        assert np.mean(np.array(drawn) < 0.3) == pytest.approx(0.3, abs=0.04)
+    assert (coin("question 7"), coin("What is the total?", "image 7")) == (by_question[7], by_image[7])
+    assert coin("ab", "c") != coin("b", "ca")
+    assert 0 <= coin("\ud800", "\ud800") < 1
+
+
+@pytest.mark.parametrize(
+    ("high", "low"),
+    [("What is the total?", "Who signed?"), ("What is the invoice number?", "What is the vendor name?")],
+)
+def test_one_text_for_a_whole_tier_still_spends_the_mean(high: str, low: str) -> None:
+    outcomes, asked = log(150)
+    asked = [replace(one, question=high if one.tier == "high" else low) for one in asked]
+    found = soften(by_document(outcomes, COSTS), outcomes, asked, KeywordRule(), COSTS, 304, "raw")
+    assert 0.1 < found.plan.share < 0.9  # some tie, so that a coin for all would go wrong
+    assert found.promise.tokens == pytest.approx(304, rel=0.06)
+    tiers = {
+        tier: TierPlan(cost=COSTS[tier], budget=304, curve=CurveRecord.of(curve))
+        for tier, curve in by_document(outcomes, COSTS).curves().items()
+    }
+    policy = Policy(mean_budget=304, tiers=tiers, soft=found.plan)
+    taken = [policy.decide(one.question, about=one.sample).budget for one in asked]
+    assert np.mean(taken) == pytest.approx(304, rel=0.06)
+    assert taken == [policy.decide(one.question, about=one.sample).budget for one in asked]
+
+
+def test_a_tier_that_is_read_in_the_half_tried_alone_gets_a_measured_budget() -> None:
+    outcomes, asked = log(20)
+    measured = by_document(outcomes, COSTS)
+    halves = [set(measured.take(rows).documents) for rows in measured.parts(2)]
+    for mean, floor in ((250, None), (310, 96)):  # 250 and 310 are not on the grid
+        for half in halves:
+            special = next(one.sample for one in asked if one.document in half)
+            texts = ("What is the total?", "Who signed?")
+            rare = [replace(one, question=texts[one.sample != special]) for one in asked]
+            promise = soften(measured, outcomes, rare, KeywordRule(), COSTS, mean, "raw", floor).promise
+            assert 0 < promise.hard_tokens <= mean
 
 
 def test_a_log_that_lacks_answers_is_refused() -> None:

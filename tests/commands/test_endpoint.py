@@ -122,7 +122,7 @@ def calm(asked: list[Asked], tmp_path_factory: pytest.TempPathFactory) -> Calm:
 
 
 def silent(body: dict[str, Any], n: int) -> Said:
-    time.sleep(0.6)
+    time.sleep(2.0)
     return reads(body, n)
 
 
@@ -147,7 +147,7 @@ def test_a_server_that_fails_for_good_is_named_and_the_run_goes_on_from_what_was
 ) -> None:
     fails, says = FAILURES[kind]
     server.script = lambda body, n: reads(body, n) if n < 17 else fails(body, n)
-    timeout_s = 0.3 if kind == "silent" else 5.0
+    timeout_s = 1.0 if kind == "silent" else 5.0
     with pytest.raises(StakesError, match=says):
         go(timeout_s=timeout_s)
     kept = facts(tmp_path / "log.jsonl")

@@ -40,6 +40,40 @@ def test_a_log_cut_at_any_byte_keeps_every_whole_line_and_goes_on(tmp_path: Path
         assert read_outcomes(path) == [*kept, TWO]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"my": "precious one-line file"}', b"line one\nmy last line, never saved elsewhere", b"id,question\n1,Who?",
+        b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", b'{"sample": "q1", "answers": ["$5"]}', b"no newline", b"\n", b"a\nb\n",
+        b'{"sample": "q1"}\n{"sample": "q2"', b"\n\n{", b"[" * 100_000 + b"\n",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_log_is_refused_and_stays_as_it_was(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes"
+    path.write_bytes(content)
+    for _ in range(2):  # and the file is let go of
+        with pytest.raises(BadInput, match=r"is not (JSON|an outcome)"), OutcomeLog(path):
+            pass
+    with pytest.raises(BadInput, match=r"is not (JSON|an outcome)"):
+        read_outcomes(path)
+    assert path.read_bytes() == content
+
+
+def test_a_torn_tail_is_cut_whatever_it_is_once_a_whole_line_is_ours(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    line = json.dumps(asdict(ONE)).encode() + b"\n"
+    for tail in (line[:-1], line[:30], b"\x00" * 512, b"\xff"):
+        path.write_bytes(line + tail)
+        with OutcomeLog(path) as log:
+            log.append([TWO])
+        assert read_outcomes(path) == [ONE, TWO]
+    damaged = line + b"{half\n" + line[:30]
+    path.write_bytes(damaged)
+    with pytest.raises(BadInput, match="line 2 of"), OutcomeLog(path):
+        pass
+    assert path.read_bytes() == damaged
+
+
 def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     good = json.dumps(asdict(ONE))

@@ -39,6 +39,18 @@ def test_an_offset_alone_is_no_difference_in_slope() -> None:
     assert found.permutation_p > 0.05
 
 
+def test_an_easier_tier_is_not_called_a_steeper_one() -> None:
+    """Equal slopes, one tier two log-odds easier: flatter on the scale of probabilities, but not in log-odds."""
+    called = {"p": 0, "permutation_p": 0}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        (easy, pages), (hard, same) = answers(rng, 1.2, 2.0, 60, 3, 0.5), answers(rng, 1.2, 0.0, 60, 3, 0.5)
+        found = slope_test({"high": easy, "low": hard}, {"high": pages, "low": same}, GRID, resamples=99)
+        for name in called:
+            called[name] += getattr(found, name) <= 0.05
+    assert max(called.values()) <= 6, called
+
+
 def test_an_easier_tier_is_not_parallel_although_its_slope_is_the_same() -> None:
     rng = np.random.default_rng(2)
     (easy, pages), (hard, same) = answers(rng, 2.0, 2.0, 80, 4, 0.0), answers(rng, 2.0, -1.0, 80, 4, 0.0)

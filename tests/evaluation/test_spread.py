@@ -6,25 +6,23 @@ Run by ``make test-ray``; where Ray is not installed these are skipped, but for 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from tests.commands.test_calibrate import stakes
 from tests.evaluation.oracle import Oracle, write_samples
+from tests.evaluation.runs import GRID, facts
+from tests.evaluation.workers import Mortal, Picky, gone
 from tests.models.tiny import image_processor, tiny, tokenizer
-from typer.testing import CliRunner
 
-from stakes.commands.calibrate import calibrate
-from stakes.commands.evaluate import evaluate
 from stakes.errors import BadInput, StakesError, UnreadableImage
 from stakes.evaluation import spread
 from stakes.evaluation.asked import Asked, ask, ask_pages
@@ -32,57 +30,15 @@ from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcomes import read_outcomes
 from stakes.evaluation.runner import Run, run
 from stakes.evaluation.spread import TRIES, OverRay
-from stakes.models.base import Answer, Request
 from stakes.models.copies import copy_of, threads
 
 ROOT = Path(__file__).parents[2]
-GRID = (32, 96, 304)
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: make test-ray")
 # Ray leaves files and sockets to the collector, which pytest would lay at the door of whichever test runs then.
 # What it says of its own use of what it deprecates is not for us.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::DeprecationWarning:ray"
 )
-
-
-@dataclass
-class Mortal(Oracle):
-    """Kills its own process at one question, as often as ``lives`` says, and writes down who loaded it."""
-
-    diary: str = ""
-    word: str = ""
-    lives: int = 0
-
-    def __post_init__(self) -> None:
-        self.write("loaded")
-
-    def write(self, what: str) -> None:
-        with Path(self.diary).open("a") as file:
-            file.write(f"{what} {os.getpid()}\n")
-
-    def _answer(self, request: Request) -> Answer:
-        if self.word and self.word in request.question:
-            deaths = Path(self.diary).read_text().count("died")
-            if deaths < self.lives:
-                self.write("died")
-                os.kill(os.getpid(), signal.SIGKILL)
-        return super()._answer(request)
-
-
-@dataclass
-class Picky(Oracle):
-    """Opens what it is asked about, as a real model does."""
-
-    def _answer(self, request: Request) -> Answer:
-        from stakes.vision.decode import open_image
-
-        open_image(request.image)
-        return super()._answer(request)
-
-
-def gone() -> Oracle:
-    """A model that is not on the worker's machine."""
-    raise BadInput("no model at './gone': it is not a folder")
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +54,6 @@ def cluster() -> Iterator[Any]:
     ray.shutdown()
 
 
-@pytest.fixture
-def asked(tmp_path: Path) -> list[Asked]:
-    return ask(write_samples(tmp_path, pages=6), tmp_path)
-
-
 def go(
     asked: Sequence[Asked],
     log: Path,
@@ -116,11 +67,6 @@ def go(
     over = None if make is None else OverRay(model, make, workers)
     lanes = [[budget] * len(asked) for budget in GRID]
     return run(model, asked, lanes, Setting(), log, batch_size=8, spread=over, **more)
-
-
-def facts(log: Path) -> list[tuple[Any, ...]]:
-    """What a log says, whatever the order and the time taken; a line twice stays twice."""
-    return sorted(tuple(replace(outcome, ms=0.0).__dict__.items()) for outcome in read_outcomes(log))
 
 
 @needs_ray
@@ -283,15 +229,6 @@ def test_a_driver_killed_outright_leaves_a_log_that_resumes_with_and_without_ray
         assert facts(path) == facts(tmp_path / "whole.jsonl")
 
 
-def stakes(*words: object) -> None:
-    app = typer.Typer()
-    app.command()(calibrate)
-    app.command()(evaluate)
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    if done.exception is not None:
-        raise done.exception
-
-
 @needs_ray
 def test_the_commands_write_the_same_policy_and_the_same_comparison(cluster: Any, tmp_path: Path) -> None:
     model = tiny("qwen2_5_vl")
@@ -310,16 +247,6 @@ def test_the_commands_write_the_same_policy_and_the_same_comparison(cluster: Any
     for log in ("outcomes", "evaluation"):
         assert facts(tmp_path / f"ray.{log}.jsonl") == facts(tmp_path / f"plain.{log}.jsonl")
     assert len(facts(tmp_path / "ray.outcomes.jsonl")) == 18
-
-
-def test_words_that_contradict_each_other_are_refused_before_anything_is_loaded(tmp_path: Path) -> None:
-    pages = ("--pages", "shapes", "--per-tier", 1, "-o", tmp_path / "policy.json")
-    with pytest.raises(BadInput, match="--ray-workers 3 says how many workers Ray has; give --ray with it"):
-        stakes("calibrate", *pages, "--model", "./gone", "--ray-workers", 3)
-    with pytest.raises(BadInput, match="is an address, whose server"):
-        stakes("calibrate", *pages, "--endpoint", "http://127.0.0.1:9/v1", "--ray")
-    with pytest.raises(BadInput, match="at least one worker is needed, not 0"):
-        stakes("calibrate", *pages, "--model", "./gone", "--ray", "--ray-workers", 0)
 
 
 def test_every_worker_has_its_share_of_the_cluster() -> None:

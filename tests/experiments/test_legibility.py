@@ -153,7 +153,7 @@ def test_tables_stand_beside_the_published_figures(found: Findings) -> None:
     arms = made["docvqa-arms"].rows
     assert ("published", "cost", 0.133, 0.843, 0.252) in [row[:5] for row in arms]
     assert {row[0] for row in made["sroie-arms"].rows} == {"legibility"}
-    assert made["mixed"].rows[-1][0] == "published"
+    assert made["legibility-mixed"].rows[-1][0] == "published"
     assert "legibility, not a VLM's error" in made["docvqa-curves"].findings[0]
     assert any("slopes" in line for line in made["chartqa-curves"].findings)
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from PIL import Image
 from starlette.applications import Starlette
+from tests.gateway.upstream import until
 from tests.models.tiny import image_processor, picture, tiny
 
 from stakes.gateway import served
@@ -221,8 +222,7 @@ def test_a_model_that_breaks_is_a_500_that_keeps_its_words_and_a_full_house_a_42
     with running(app) as address, httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
         with ThreadPoolExecutor(6) as pool:
             post = [pool.submit(client.post, "/v1/chat/completions", json=body) for _ in range(6)]
-            while sum(one.done() for one in post) < 4:
-                pass
+            assert until(lambda: sum(one.done() for one in post) >= 4, 20)
             go.set()
         replies = sorted((one.result() for one in post), key=lambda reply: reply.status_code)
     assert [reply.status_code for reply in replies] == [429] * 4 + [500] * 2
@@ -250,8 +250,7 @@ def test_a_client_that_hangs_up_is_not_answered() -> None:
                 return client.post("/v1/chat/completions", json=body_of(PAGE, question))
 
         first = pool.submit(post, "First?", 60)
-        while not asked:
-            pass
+        assert until(lambda: bool(asked), 20)
         with pytest.raises(httpx.ReadTimeout):
             post("Gone?", 0.3)
         threading.Event().wait(3 * served.LOOK_S)

@@ -1,12 +1,17 @@
 """A policy with soft stakes gives each request its own budget, and the gateway's total holds all the same."""
 
+import httpx
 import numpy as np
+import pytest
+from tests.gateway.gateways import ask, encoded, gateway, page, url_of
+from tests.gateway.upstream import Upstream
 
+from stakes.budgets.curve import Curve
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.budgets.scenarios import published
 from stakes.budgets.soft_plan import SoftPlan
 from stakes.gateway.controller import Controller
-from stakes.gateway.decide import choose
+from stakes.gateway.decide import choose, images_digest
 
 
 def policy(price: float) -> Policy:
@@ -40,3 +45,33 @@ def test_a_price_that_is_too_low_cannot_break_the_total() -> None:
         spent += sum(grant.budgets)
         assert spent <= 304 * number + 3040
     assert spent > 0.9 * 304 * 600
+
+
+def torn_between(small: int, large: int, share: float) -> Policy:
+    """At this price every question of either tier is worth as much with few tokens as with many."""
+    curve = CurveRecord.of(Curve([small, large], [0.9, 0.5], 300))
+    tiers = {tier: TierPlan(cost=1, budget=large, curve=curve) for tier in ("high", "low")}
+    soft = SoftPlan(price=0.4 / (large - small), share=share)
+    return Policy(mean_budget=large, tiers=tiers, soft=soft, burst=100 * large)
+
+
+def test_one_question_about_many_images_is_many_draws() -> None:
+    rules, names = torn_between(32, 576, 0.4), [images_digest([f"image {i}"]) for i in range(600)]
+    taken = [choose(rules, ("What is the total?",), None, (), "", name).budget for name in names]
+    assert set(taken) == {32, 576}
+    assert np.mean([budget == 576 for budget in taken]) == pytest.approx(0.4, abs=0.06)
+    assert taken == [choose(rules, ("What is the total?",), None, (), "", name).budget for name in names]
+    assert images_digest(["ab", "c"]) != images_digest(["a", "bc"]) != images_digest(["abc"])
+
+
+def test_a_request_asked_again_gets_the_same_and_another_image_may_not(upstream: Upstream, http: httpx.Client) -> None:
+    images = [url_of(encoded(page(280 + i, 280))) for i in range(10)]
+    with gateway(upstream.url, torn_between(25, 64, 0.5)) as front:
+        budgets = [
+            http.post(f"{front.base_url}/chat/completions", json=ask("What is the total?", image)).headers[
+                "x-stakes-budget"
+            ]
+            for image in [*images, *images]
+        ]
+    assert budgets[:10] == budgets[10:]
+    assert set(budgets) == {"25", "64"}

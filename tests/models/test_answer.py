@@ -145,6 +145,8 @@ def test_truncated_says_whether_the_answer_was_cut() -> None:
     [
         ({"budget": 0}, BadInput, "at least one visual token"),
         ({"budget": 2.5}, BadInput, "at least one visual token"),
+        ({"budget": True}, BadInput, "at least one visual token, not True"),
+        ({"budget": 64.0}, BadInput, "at least one visual token, not 64.0"),
         ({"mechanism": "magic"}, BadInput, "resolution, deletion, zero-mask"),
         ({"selector": "fastv"}, BadInput, "mechanism='deletion'"),
         ({"budget": 4, "mechanism": "deletion", "selector": "best"}, BadInput, "no selector is called 'best'"),
@@ -192,3 +194,9 @@ def test_an_encoder_out_of_memory_names_a_resolution_that_fits() -> None:
             model.answer([Request(picture(300, 300), "What?", 3, "deletion")])
     finally:
         handle.remove()
+
+
+def test_a_budget_of_numpys_is_a_whole_number_too() -> None:
+    for budget in (np.int64(256), np.uint8(7), np.array(7)):
+        request = Request("page.png", "What?", budget)  # type: ignore[arg-type]
+        assert (request.budget, type(request.budget)) == (int(budget), int)

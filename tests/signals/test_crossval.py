@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from stakes.errors import BadInput
 from stakes.signals import KeywordRule, LearnedSignal
+from stakes.signals.agreement import Confusion
 from stakes.signals.crossval import brier, calibration_error, cross_validate, score_folds
 
 TOPICS = {"high": ["total", "date", "fax", "year"], "low": ["title", "author", "city", "heading"]}
@@ -36,6 +38,40 @@ def test_the_report_counts_every_fold_and_writes_itself_as_json() -> None:
         assert scores.accuracy == scores.f1 == scores.kappa == 1.0
     assert json.loads(json.dumps(report.to_dict()))["plain"]["accuracy"] == 1.0
     assert "documents held out: accuracy 1.000" in str(report)
+
+
+def test_folds_of_one_tier_leave_kappa_and_f1_as_they_are_and_no_nan_behind() -> None:
+    rows = [
+        (
+            f"What is the total amount {page}{i}?" if page < 3 else f"Who signed letter {page}{i}?",
+            page < 3,
+            f"page {page}",
+        )
+        for page in range(12)
+        for i in range(3)
+    ]
+    questions, high, pages = (list(column) for column in zip(*rows, strict=True))
+    tiers = ["high" if one else "low" for one in high]
+    grouped = score_folds(questions, tiers, pages, dearest="high", repeats=1, folds=4)
+    assert {fold.kappa for fold in grouped.folds} == {None, 1.0}  # three documents of one tier, four folds
+    assert {fold.f1 for fold in grouped.folds} == {None, 1.0}
+    assert (grouped.accuracy, grouped.f1, grouped.kappa) == (1.0, 1.0, 1.0)
+    assert "F1 1.000, kappa 1.000" in str(grouped)
+    json.dumps(asdict(grouped), allow_nan=False)  # as Report.to_dict writes it
+
+
+def test_kappa_and_f1_are_those_of_every_question_answered_once() -> None:
+    rng = np.random.default_rng(2)
+    tiers = ["high", "low"] * 40
+    told = [tier if rng.random() < 0.8 else {"high": "low", "low": "high"}[tier] for tier in tiers]
+    questions = [f"{'total' if tier == 'high' else 'title'} of {i}" for i, tier in enumerate(told)]
+    found = score_folds(questions, tiers, None, dearest="high", repeats=1, folds=2)
+    agreed = sum(a == b for a, b in zip(tiers, told, strict=True))  # the words are all that there is to learn
+    table = Confusion.of(tiers, told, ("high", "low"))
+    assert found.accuracy == pytest.approx(agreed / 80)
+    assert found.kappa == pytest.approx(table.kappa)
+    both = sum(a == b == "high" for a, b in zip(tiers, told, strict=True))
+    assert found.f1 == pytest.approx(2 * both / (40 + told.count("high")))
 
 
 def test_with_the_keywords_blanked_out_nothing_is_left_to_learn_from() -> None:

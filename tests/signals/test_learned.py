@@ -177,10 +177,10 @@ def test_calibration_of_separable_scores_stays_finite() -> None:
     assert offsets[1] == pytest.approx(0.0, abs=1e-3)
 
 
-def test_a_reading_takes_less_than_100_microseconds(signal: LearnedSignal) -> None:
+def test_a_reading_takes_far_less_than_a_millisecond(signal: LearnedSignal) -> None:
     text = "What is the total amount that is due on the invoice which was sent to the company in the letter?"
     best = min(_seconds(lambda: signal(text)) for _ in range(200))
-    assert best < 100e-6
+    assert best < 500e-6  # about 50 here; what a request can bear, on a machine ten times as slow
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -34,6 +34,37 @@ def test_a_file_that_is_no_cache_is_refused_by_line_and_left_as_it_was(tmp_path:
     assert path.read_text() == content + "no newline at the end"
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"my":"one line file"}',
+        b"notes",
+        b"\n\nnotes",
+        b"\x89PNG\r\x1a",
+        b"id,tier",
+        b'{"key": 5}',
+        b'{"key": "k"}',
+        b"\xff",
+    ],
+)
+def test_one_line_that_is_no_verdict_is_not_taken_for_a_torn_one(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "precious.json"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match="is no judge's cache.*left as it was"):
+        VerdictCache(path)
+    assert path.read_bytes() == content
+
+
+def test_a_cache_killed_within_its_first_verdict_starts_again(tmp_path: Path) -> None:
+    path = tmp_path / "cache.jsonl"
+    VerdictCache(path).put("k1", "high", model="m", question="Größe?")
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        cache = VerdictCache(path)
+        assert (len(cache), path.read_bytes()) == (0, b"")
+
+
 def test_a_folder_is_no_cache(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot use"):
         VerdictCache(tmp_path)

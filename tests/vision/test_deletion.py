@@ -12,7 +12,8 @@ from torch import Tensor
 from stakes.models import Request
 from stakes.models.clock import Clock
 from stakes.models.decoding import Decoded, greedy
-from stakes.models.local import Job, LocalVLM
+from stakes.models.local import LocalVLM
+from stakes.models.preparing import Job, question_embeds
 from stakes.vision.deletion import Batch, Selection, delete, pack, zero_mask
 from stakes.vision.deletion_layers import dropping
 from stakes.vision.selectors import make
@@ -108,7 +109,7 @@ def selected(model: LocalVLM, request: Request) -> Tensor:
     """What the selector chose, asked for directly."""
     selector: Any = make(request.selector)
     encoded = model.encode(request.image, exact=False, attention=True)
-    question = model._question(request.question)
+    question = question_embeds(model, request.question)
     scene = Scene(encoded.features, question, str(request.sample), encoded.received, encoded.keys)
     assert request.budget is not None
     indices: Tensor = selector.select(scene, request.budget).indices

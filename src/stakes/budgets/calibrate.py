@@ -8,6 +8,7 @@ The policy depends on the set of outcomes and nothing else: a run that was kille
 Paper, section "Calibrate-Then-Allocate".
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -147,7 +148,8 @@ def calibrate(
     asked, apart = answerable(model, asked, log)
     check_tiers(asked, costs, signal)
     family = family_of(model)
-    counts = {tier: sum(one.tier == tier for one in asked) for tier in costs}
+    found = Counter(one.tier for one in asked)
+    counts = {tier: found[tier] for tier in costs}
     total = mean_budget * len(asked)
     if budgets[0] > mean_budget:
         raise BadInput(f"the smallest budget of the grid is {budgets[0]}, above the mean budget of {mean_budget}")

@@ -15,10 +15,9 @@ tiers, and all ceilings, hold together. No estimator and no shape of a curve is 
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -102,8 +101,7 @@ def certify(
     kept = {tier: ceiling.budget for tier, ceiling in held.items() if ceiling.budget is not None}
     # At no more tokens than uniform takes, so that the comparison is at equal tokens or in uniform's favour.
     terms = Terms(costs, measured.counts, uniform * sum(measured.counts.values()), floor)
-    choices = _choices(first, terms, estimator, kept, second.documents)
-    choice = choices.get(tuple(kept.values()))
+    choice, choices = _choices(first, terms, estimator, kept, second.documents)
     if choice is None:
         least = sum(measured.counts[tier] * max(kept.get(tier, 0), measured.budgets[0]) for tier in costs)
         raise InfeasibleBudget(
@@ -113,7 +111,7 @@ def certify(
         )
     # Which choice is certified depends, through the ceilings, on answers of the second half too: all of those that
     # could have come up share the chance of a mistake. Without ceilings there is one.
-    rivals = {tuple(c.budgets[tier] for tier in costs) for c in choices.values()}
+    rivals = {tuple(c.budgets[tier] for tier in costs) for c in choices}
     even = tuple(uniform for _ in costs)
     level = 1 - (1 - confidence) / max(1, len(rivals - {even}))
     budgets = dict(choice.budgets)
@@ -139,18 +137,35 @@ def certify(
 
 def _choices(
     first: ByDocument, terms: Terms, estimator: str, kept: Mapping[str, int], unseen: Collection[str]
-) -> dict[tuple[int, ...], Choice]:
-    """The choice on the first half for every smallest budget that the ceilings could have come to."""
+) -> tuple[Choice | None, list[Choice]]:
+    """The choice on the first half under the ceilings' smallest budgets, and every one that others could have led to.
+
+    Raising a tier's smallest budget changes nothing until it passes the budget chosen, so only that next step is tried,
+    tier by tier: as many allocations as there are choices, about, and not budgets to the power of ceilings.
+    """
     free = choose(first, terms, estimator, unseen)
-    found: dict[tuple[int, ...], Choice] = {}
-    for floors in product(*(first.budgets for _ in kept)):
+
+    def under(floors: tuple[int, ...]) -> Choice | None:
         if all(free.budgets[tier] >= least for tier, least in zip(kept, floors, strict=True)):
-            found[floors] = free
-            continue
+            return free
         bound = replace(terms, floors=dict(zip(kept, floors, strict=True)))
-        with suppress(InfeasibleBudget):
-            found[floors] = replace(free, budgets=dict(bound.allocate(free.curves).budgets))
-    return found
+        try:
+            return replace(free, budgets=dict(bound.allocate(free.curves).budgets))
+        except InfeasibleBudget:
+            return None
+
+    grid = first.budgets
+    found: dict[tuple[int, ...], Choice | None] = {}
+    todo = [tuple(grid[0] for _ in kept)]
+    while todo:
+        floors = todo.pop()
+        if floors in found:
+            continue
+        choice = found[floors] = under(floors)
+        if choice is not None:
+            steps = [bisect_right(grid, choice.budgets[tier]) for tier in kept]
+            todo += [(*floors[:i], grid[step], *floors[i + 1 :]) for i, step in enumerate(steps) if step < len(grid)]
+    return under(tuple(kept.values())), [choice for choice in found.values() if choice is not None]
 
 
 def _no_harm(

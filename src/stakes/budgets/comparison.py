@@ -7,6 +7,7 @@ the arm pays. Paper, section "Equal-budget protocol" and the tables of arms.
     compare({"uniform": outcomes, "cost": others}, {"high": 5, "low": 1})
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -68,7 +69,8 @@ def compare(
     for tier in dict.fromkeys(tiers):
         if tier not in costs:
             raise BadInput(f"tier {tier!r} has no cost; the costs are of {', '.join(costs)}")
-    present = [tier for tier in costs if tier in tiers]
+    counts = Counter(tiers)
+    present = [tier for tier in costs if tier in counts]
     if not present:
         raise BadInput("there are no outcomes to compare")
     dearest = max(present, key=costs.__getitem__)
@@ -77,7 +79,7 @@ def compare(
     return Comparison(
         rows=tuple(rows),
         costs=dict(costs),
-        counts={tier: tiers.count(tier) for tier in present},
+        counts={tier: counts[tier] for tier in present},
         dearest=dearest,
         metric=base[0].metric,
         documents=len({outcome.document for outcome in base}),
@@ -119,5 +121,7 @@ def _row(
 
 
 def _errors(outcomes: Sequence[Outcome], tiers: Sequence[str]) -> dict[str, float]:
-    by_tier = {tier: [outcome.correct for outcome in outcomes if outcome.tier == tier] for tier in tiers}
+    by_tier: dict[str, list[bool]] = {tier: [] for tier in tiers}
+    for outcome in outcomes:
+        by_tier[outcome.tier].append(outcome.correct)
     return {tier: 1 - sum(right) / len(right) for tier, right in by_tier.items()}

@@ -12,10 +12,11 @@ smooths that away unless asked (``isotonic``). Paper, section "Calibrate-Then-Al
 """
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 from stakes.errors import BadInput
 
@@ -31,7 +32,10 @@ class Curve:
     counts: tuple[int, ...] = field(default=())
 
     def __init__(self, budgets: Sequence[int], errors: Sequence[float], counts: Sequence[int] | int) -> None:
-        per_budget = [counts] * len(budgets) if isinstance(counts, int) else list(counts)
+        try:
+            per_budget = list(counts)  # type: ignore[arg-type]
+        except TypeError:  # one number, which need not be an ``int``: numpy's integers are none
+            per_budget = [counts] * len(budgets)  # type: ignore[list-item]
         object.__setattr__(self, "budgets", _integers("budget", budgets))
         object.__setattr__(self, "errors", tuple(float(e) for e in errors))
         object.__setattr__(self, "counts", _integers("count", per_budget))
@@ -141,10 +145,14 @@ def cwe_at(
     return sum(weight[t] * curves[t].error(b) for t, b in budgets.items()) / sum(weight.values())
 
 
-def _integers(name: str, values: Iterable[float]) -> tuple[int, ...]:
+def _integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
+    """Whole numbers of any kind, numpy's included, as ``int``; no bool and no float, not even a whole one."""
     whole = []
     for value in values:
-        if isinstance(value, bool) or value != value or value in (math.inf, -math.inf) or int(value) != value:
-            raise BadInput(f"a {name} is a whole number, not {value!r}; round it yourself if that is what you mean")
-        whole.append(int(value))
+        try:
+            whole.append(operator.index(None if isinstance(value, bool) else value))  # type: ignore[arg-type]
+        except TypeError:
+            raise BadInput(
+                f"a {name} is a whole number, not {value!r}; round it yourself if that is what you mean"
+            ) from None
     return tuple(whole)

@@ -10,6 +10,7 @@ cost ratio and where the optimum changes. Paper, section "The Allocation Frontie
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -45,7 +46,12 @@ class Change:
 
 def frontier(high: Curve, low: Curve, total: int) -> tuple[Pair, ...]:
     """Every measured pair whose budgets add up to exactly ``total``, by rising budget of the dear tier."""
-    return tuple(pair for pair in _pairs(high, low) if pair.high + pair.low == total)
+    errors = dict(zip(low.budgets, low.errors, strict=True))
+    return tuple(
+        Pair(budget, total - budget, error, errors[total - budget])
+        for budget, error in zip(high.budgets, high.errors, strict=True)
+        if total - budget in errors
+    )
 
 
 def sweep(high: Curve, low: Curve, total: int, ratios: Iterable[float] = RATIOS) -> dict[float, Allocation]:
@@ -59,12 +65,12 @@ def change_ratios(
 ) -> tuple[Change, ...]:
     """The exact cost ratios above ``start`` at which the optimum under ``total`` changes, rising.
 
-    Walks the lower envelope of ``n_lo E_lo + r n_hi E_hi`` over all pairs that fit: from the pair that is best just
+    Walks the lower envelope of ``n_lo E_lo + r n_hi E_hi`` over the pairs that fit: from the pair that is best just
     above ``start``, the next is the one whose line is met first. The default starts at 1, where the tiers cost the
     same; below it the names would be the wrong way round. Snap published rates first (``snapped``).
     """
     n_high, n_low = (counts["high"], counts["low"]) if counts else (1, 1)
-    fits = [pair for pair in _pairs(high, low) if n_high * pair.high + n_low * pair.low <= total]
+    fits = _best_pairs(high, low, total, n_high, n_low)
     if not fits:
         smallest = n_high * high.budgets[0] + n_low * low.budgets[0]
         raise InfeasibleBudget(f"no pair of measured budgets fits in {total} tokens; give at least {smallest}")
@@ -144,9 +150,15 @@ def snapped(curve: Curve) -> Curve:
     return Curve(curve.budgets, errors, curve.counts)
 
 
-def _pairs(high: Curve, low: Curve) -> list[Pair]:
-    return [
-        Pair(b_high, b_low, e_high, e_low)
-        for b_high, e_high in zip(high.budgets, high.errors, strict=True)
-        for b_low, e_low in zip(low.budgets, low.errors, strict=True)
-    ]
+def _best_pairs(high: Curve, low: Curve, total: int, n_high: int, n_low: int) -> list[Pair]:
+    """For every budget of the dear tier, the best of the cheap tier that fits; no other pair is ever the optimum."""
+    best: list[int] = []  # among the budgets up to each one, the least error's; of equal ones, the smallest's
+    for i, error in enumerate(low.errors):
+        best.append(i if not best or error < low.errors[best[-1]] else best[-1])
+    pairs = []
+    for budget, error in zip(high.budgets, high.errors, strict=True):
+        fitting = bisect_right(low.budgets, (total - n_high * budget) // n_low)
+        if fitting:
+            i = best[fitting - 1]
+            pairs.append(Pair(budget, low.budgets[i], error, low.errors[i]))
+    return pairs

@@ -8,8 +8,6 @@ One JSON file, no timestamps, written atomically; two policies are the same when
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from stakes.budgets.curve import Curve
 from stakes.budgets.soft_plan import SoftPlan, above
 from stakes.errors import BadInput
+from stakes.files import write_whole
 from stakes.signals import KeywordRule, Signal, from_dict, to_dict
 
 SCHEMA: Literal[1] = 1
@@ -118,17 +117,19 @@ class Policy(BaseModel):
                 )
         self._reader = signal
 
-    def decide(self, question: str, task: str | None = None, cost: float | None = None) -> Decision:
+    def decide(self, question: str, task: str | None = None, cost: float | None = None, about: str = "") -> Decision:
         """The tier of a question, its budget and the reason; an undecided signal gives the dearest tier.
 
-        With soft stakes the budget follows the expected cost, or ``cost`` where the caller knows what a mistake costs.
+        With soft stakes the budget follows the expected cost, or ``cost`` where the caller knows what a mistake costs;
+        where two budgets tie, question and ``about`` settle it: give the image's digest, or any name of what is asked
+        about, because without one everybody who asks the same gets the same, and the total is missed.
         """
         if self._reader is None:
             raise BadInput("this policy reads its tiers from a judge, whose endpoint no file keeps; give it with use()")
         if self.soft is not None:
             costs = {name: plan.cost for name, plan in self.tiers.items()}
             reading, weights = self.soft.weights(self._reader, costs, question, task, cost)
-            budget, expected = self.soft.budget(self._curves, weights, question), sum(weights.values())
+            budget, expected = self.soft.budget(self._curves, weights, question, about), sum(weights.values())
             why = f"{reading.why}; expected cost {expected:.3g} at {self.soft.price:.3g} a token"
             return Decision(reading.tier, budget, expected, reading.probability, why)
         if cost is not None:
@@ -150,20 +151,9 @@ class Policy(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all: a reader never sees half a policy."""
-        target = Path(path)
         left_out = {"soft"} if self.soft is None else set()
         text = json.dumps(self.model_dump(by_alias=True, exclude=left_out), indent=1, ensure_ascii=False) + "\n"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(Path(path), text)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -20,7 +20,6 @@ ruled out.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +28,13 @@ from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve
 from stakes.budgets.estimators import CURVES, DEFAULT
 from stakes.budgets.estimators.choose import Terms
-from stakes.budgets.race_rows import Ask, Cells, levelled
-from stakes.errors import BadInput, InfeasibleBudget
+from stakes.budgets.race_candidates import Bools, Candidates
+from stakes.budgets.race_rows import Ask, Cells, deal, levelled
+from stakes.errors import BadInput
 
 BETS = 0.9 * 0.5 ** np.arange(7)
-MOST = 50_000  # candidates: five tiers of eight budgets
 FIRST = 3  # under a cap: one in so many passes asks all budgets, the others the better half of them
 LOOKS = 24  # batches that all units make, where nothing caps the passes
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -90,9 +87,9 @@ def race(
         raise BadInput(f"a race of this grid needs at least {FIRST * least} passes, not {passes}")
     for finalists in run.laps(passes):
         run.finalists = finalists
-    best = run.best(run.finalists)
+    best = run.choices.best(run.finalists if run.finalists.any() else run.alive, run.merits())
     return Raced(
-        budgets=run.budgets(best),
+        budgets=run.choices.budgets(best),
         measured=run.measured(),
         fitted=run.fitted(),
         passes=run.passes,
@@ -101,7 +98,7 @@ def race(
         candidates=len(run.alive),
         ruled_out=int((~run.alive).sum()),
         set_aside=int((run.alive & ~run.finalists).sum()),
-        left=tuple(tuple(run.budgets(int(i)).values()) for i in np.flatnonzero(run.alive)),
+        left=tuple(tuple(run.choices.budgets(int(i)).values()) for i in np.flatnonzero(run.alive)),
         estimator=name,
     )
 
@@ -110,44 +107,23 @@ class _Race:
     def __init__(
         self, sizes: ByDocument, terms: Terms, ask: Ask, estimator: str, bar: float, owners: Sequence[str]
     ) -> None:
-        self.sizes, self.terms, self.ask, self.estimator, self.bar = sizes, terms, ask, estimator, bar
+        self.sizes, self.ask, self.estimator, self.bar = sizes, ask, estimator, bar
         self.tiers, self.grid = list(terms.costs), sizes.budgets
+        self.choices = Candidates.of(terms, self.grid)
         self.size = {tier: sizes.asked[tier].max(axis=1, initial=0) for tier in self.tiers}
-        self.table = _candidates(self.tiers, self.grid, terms)
-        self.alive = np.ones(len(self.table), dtype=bool)
+        self.alive = np.ones(len(self.choices), dtype=bool)
         self.finalists = self.alive
-        self.capital = np.zeros((len(self.table), len(BETS)))  # logarithms
+        self.capital = np.zeros((len(self.choices), len(BETS)))  # logarithms
         shape = len(sizes), len(self.grid)
         self.wrong = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
         self.asked = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
-        self.units, self.new = self._deal(owners)
-        whole = sum(terms.counts[tier] * terms.costs[tier] for tier in self.tiers)
-        self.weight = {tier: terms.counts[tier] * terms.costs[tier] / whole for tier in self.tiers}
+        self.units, self.new = deal(sizes, self.size, owners)
         self.next = self.passes = 0
-        # Before any answer the leader is the most even candidate, and of those the one with the largest budgets.
-        self.leader = int(np.lexsort((-self.table.sum(axis=1), np.ptp(self.table, axis=1)))[0])
-
-    def _deal(self, owners: Sequence[str]) -> tuple[list[list[int]], int]:
-        """Rows in units alike in what they ask, new documents before second slices; and how many units are new."""
-        if not all(size.any() for size in self.size.values()):
-            raise BadInput("every tier needs a question in at least one document; label some")
-        seen: dict[str, int] = {}
-        turns: dict[int, list[int]] = {}
-        for row, owner in enumerate(owners):
-            turns.setdefault(seen.get(owner, 0), []).append(row)
-            seen[owner] = seen.get(owner, 0) + 1
-        units: list[list[int]] = []
-        new = 0
-        for turn, rows in sorted(turns.items()):
-            held = [int((size[rows] > 0).sum()) for size in self.size.values()]
-            parts = self.sizes.take(rows).parts(min(number for number in held if number))
-            units += [[rows[i] for i in part] for part in parts]
-            new = new if turn else len(units)
-        return units, new
+        self.leader = self.choices.most_even()
 
     def cells(self, among: Bools) -> Cells:
         """Budgets by tier in which these candidates differ; one more pass of the rest could change nothing."""
-        found = {tier: sorted(set(self.table[among, k].tolist())) for k, tier in enumerate(self.tiers)}
+        found = self.choices.columns(among)
         return {tier: columns for tier, columns in found.items() if len(columns) > 1 or not self.asked[tier].any()}
 
     def cost(self, rows: Sequence[int], cells: Cells) -> int:
@@ -160,7 +136,7 @@ class _Race:
         among = self.alive
         for lap in range(rounds):
             if lap:
-                among = self.narrow(among, max(2, len(self.grid) // 2))
+                among = self.choices.narrow(among & self.alive, self.merits(), max(2, len(self.grid) // 2))
             until = None if passes is None else passes if lap else passes // FIRST
             while self.next < len(self.units):
                 among = among & self.alive
@@ -216,27 +192,24 @@ class _Race:
         if not any(table.any() for table in asked.values()):
             return self.leader
         rates = {tier: (wrong[tier] + 0.5) / (asked[tier] + 1) for tier in self.tiers}
-        return int(np.where(among & self.alive, self.cwe(rates), np.inf).argmin())
+        return int(np.where(among & self.alive, self.choices.cwe(rates), np.inf).argmin())
 
     def bet(self, unit: list[int], cells: Cells) -> None:
         """One unit's answers, against everybody who could be the best; a unit without some tier tells about no CWE."""
         if not all(self.size[tier][unit].any() for tier in self.tiers):
             return
-        cost, known = np.zeros(len(self.table)), np.ones(len(self.table), dtype=bool)
+        table = self.choices.table
+        cost, known = np.zeros(len(table)), np.ones(len(table), dtype=bool)
         for k, tier in enumerate(self.tiers):
-            column, mine = self.table[:, k], int(self.table[self.leader, k])
+            column, mine = table[:, k], int(table[self.leader, k])
             if tier not in cells:
                 known &= column == mine
                 continue
-            lost = self.weight[tier] * self.wrong[tier][unit].sum(axis=0) / self.size[tier][unit].sum()
+            lost = self.choices.weight[tier] * self.wrong[tier][unit].sum(axis=0) / self.size[tier][unit].sum()
             known &= np.isin(column, cells[tier])
             cost += lost[column] - lost[mine]
         x = np.where(known, cost, 0.0)
         self.capital += np.log1p(np.outer(x, BETS))
-
-    def cwe(self, rates: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Cost-weighted error of every candidate at these error rates."""
-        return np.asarray(sum(self.weight[tier] * rates[tier][self.table[:, k]] for k, tier in enumerate(self.tiers)))
 
     def measured(self) -> ByDocument:
         """What was asked so far."""
@@ -249,43 +222,4 @@ class _Race:
 
     def merits(self) -> NDArray[np.float64]:
         """CWE of every candidate on the fitted curves."""
-        return self.cwe({tier: np.array(curve.errors) for tier, curve in self.fitted().items()})
-
-    def narrow(self, among: Bools, number: int) -> Bools:
-        """Candidates made of the best ``number`` budgets of each tier, by the best candidate that has them."""
-        among = among & self.alive
-        merit = np.where(among, self.merits(), np.inf)
-        keep = among.copy()
-        for k in range(len(self.tiers)):
-            columns = np.unique(self.table[among, k])
-            order = np.argsort([merit[self.table[:, k] == column].min() for column in columns], kind="stable")
-            keep &= np.isin(self.table[:, k], columns[order[:number]])
-        keep[int(merit.argmin())] = True
-        return keep
-
-    def best(self, among: Bools) -> int:
-        """The candidate of least CWE on the fitted curves; of equal ones, the one with fewest tokens."""
-        merit = self.merits().round(12)
-        tokens = sum(self.terms.counts[t] * np.array(self.grid)[self.table[:, k]] for k, t in enumerate(self.tiers))
-        rows = np.flatnonzero(among if among.any() else self.alive)
-        return int(rows[np.lexsort((np.asarray(tokens)[rows], merit[rows]))[0]])
-
-    def budgets(self, candidate: int) -> dict[str, int]:
-        """A candidate's budgets by tier."""
-        return {tier: self.grid[self.table[candidate, k]] for k, tier in enumerate(self.tiers)}
-
-
-def _candidates(tiers: Sequence[str], grid: Sequence[int], terms: Terms) -> NDArray[np.int64]:
-    """Every choice of one budget a tier within the total, as columns of the grid: candidates × tiers."""
-    floors = {tier: max(terms.floor or 1, (terms.floors or {}).get(tier, 1)) for tier in tiers}
-    allowed = [[j for j, budget in enumerate(grid) if budget >= floors[tier]] for tier in tiers]
-    if math.prod(map(len, allowed)) > MOST:
-        raise BadInput(f"{len(tiers)} tiers of {len(grid)} budgets are too many to race; give a coarser grid")
-    fits = [
-        places
-        for places in product(*allowed)
-        if sum(terms.counts[tier] * grid[j] for tier, j in zip(tiers, places, strict=True)) <= terms.total
-    ]
-    if not fits:
-        raise InfeasibleBudget(f"no choice of budgets of the grid fits in {terms.total} tokens; give more")
-    return np.array(fits, dtype=np.int64)
+        return self.choices.cwe({tier: np.array(curve.errors) for tier, curve in self.fitted().items()})

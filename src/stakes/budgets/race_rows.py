@@ -1,4 +1,4 @@
-"""What does a race read its answers from, and what does it make of unequal numbers of them?
+"""What does a race read its answers from, in which order, and what does it make of unequal numbers of them?
 
 table, owners = sliced(read_outcomes("outcomes.jsonl"))
 race(table, terms, asker(table), owners=owners)
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from stakes.budgets.by_document import ByDocument, by_document
 from stakes.budgets.curve import Curve
+from stakes.errors import BadInput
 from stakes.evaluation.outcomes import Outcome
 
 Cells = dict[str, list[int]]
@@ -59,6 +60,30 @@ def slices(asked: Iterable[tuple[str, str, str]]) -> dict[str, int]:
     for sample, document, tier in sorted(set(asked), key=lambda one: hashlib.sha256(one[0].encode()).digest()):
         held.setdefault((document, tier), []).append(sample)
     return {sample: place for samples in held.values() for place, sample in enumerate(samples)}
+
+
+def deal(
+    sizes: ByDocument, size: Mapping[str, NDArray[np.int64]], owners: Sequence[str]
+) -> tuple[list[list[int]], int]:
+    """Rows in units alike in what they ask, new documents before second slices; and how many units are new.
+
+    ``size``: by tier, questions of each row.
+    """
+    if not all(number.any() for number in size.values()):
+        raise BadInput("every tier needs a question in at least one document; label some")
+    seen: dict[str, int] = {}
+    turns: dict[int, list[int]] = {}
+    for row, owner in enumerate(owners):
+        turns.setdefault(seen.get(owner, 0), []).append(row)
+        seen[owner] = seen.get(owner, 0) + 1
+    units: list[list[int]] = []
+    new = 0
+    for turn, rows in sorted(turns.items()):
+        held = [int((number[rows] > 0).sum()) for number in size.values()]
+        parts = sizes.take(rows).parts(min(number for number in held if number))
+        units += [[rows[i] for i in part] for part in parts]
+        new = new if turn else len(units)
+    return units, new
 
 
 def asker(full: ByDocument) -> Ask:

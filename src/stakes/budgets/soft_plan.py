@@ -3,9 +3,11 @@
     "soft": {"price": 0.0021, "share": 0.4, "trust": {"high": {"high": 0.9, "low": 0.1}, …}, "promise": {…}}
 
 At this price a request takes ``argmin_b sum_t w_t e_t(b) + price b`` (``soft``). Where two budgets tie, as they do for
-a whole tier when the signal knows no shades, ``share`` of the questions take the larger: which ones is read off a
-digest of the question, so that the same question always gets the same budget. The total is expected to come out; it is
-the gateway's controller that holds it.
+a whole tier when the signal knows no shades, ``share`` of the requests take the larger: which ones is read off a
+digest of the question and of what it is asked about, so that the same request always gets the same budget, and "What is
+the total?" of a thousand invoices is a thousand draws. About means the images' digest in the gateway and the sample's
+id in a calibration (``soften``); a question alone draws for all that ask it, and templates then miss the total. The
+total is expected to come out; it is the gateway's controller that holds it.
 """
 
 import hashlib
@@ -44,17 +46,19 @@ class SoftPlan(BaseModel):
             likely = self.trust.get(reading.tier, likely)
         return reading, {tier: p * (costs[tier] if cost is None else cost) for tier, p in likely.items()}
 
-    def budget(self, curves: Mapping[str, Curve], weights: Mapping[str, float], question: str) -> int:
-        """The budget at the price."""
+    def budget(self, curves: Mapping[str, Curve], weights: Mapping[str, float], question: str, about: str = "") -> int:
+        """The budget at the price; ``about``: what the question is asked about, which settles a tie with it."""
         budgets = next(iter(curves.values())).budgets
         errors = np.array([curves[tier].errors for tier in weights])
         losses = expected_losses(np.array([list(weights.values())]), errors)
-        return budgets[int(at_price(losses, budgets, self.price, np.array([coin(question) < self.share]))[0])]
+        return budgets[int(at_price(losses, budgets, self.price, np.array([coin(question, about) < self.share]))[0])]
 
 
-def coin(question: str) -> float:
-    """A number in [0, 1) that belongs to the question."""
-    return int.from_bytes(hashlib.blake2b(question.encode(), digest_size=6).digest()) / 2**48
+def coin(question: str, about: str = "") -> float:
+    """A number in [0, 1) that belongs to the question and what it is about (the images' digest, or the sample's id)."""
+    # The length before it keeps "ab" about "c" and "a" about "bc" apart.
+    text = f"{len(about)}:{about}{question}".encode("utf-8", "backslashreplace")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest()) / 2**48
 
 
 def trust_of(signal: Signal, readings: list[Reading], labels: list[str], tiers: list[str]) -> dict[str, Any] | None:

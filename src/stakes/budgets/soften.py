@@ -91,7 +91,7 @@ def soften(
         hard = _hard(first, signal, costs, mean_budget, curves)
         for one in second:
             reading, weights = plan.weights(signal, costs, one.question, one.task, None)
-            soft_budget, hard_budget = plan.budget(curves, weights, one.question), hard[reading.tier]
+            soft_budget, hard_budget = plan.budget(curves, weights, one.question, one.sample), hard[reading.tier]
             cost = costs[one.tier]
             sums += (
                 cost,
@@ -153,8 +153,13 @@ def _hard(
     mean_budget: int,
     curves: Mapping[str, Curve],
 ) -> dict[str, int]:
-    """One budget for each tier that the signal reads: what a policy without soft stakes would give."""
+    """One budget for each tier that the signal reads: what a policy without soft stakes would give.
+
+    A tier that it reads in none of these questions gets the largest measured budget within the mean.
+    """
     readings = [signal(one.question, one.task).tier for one in asked]
     counts = {tier: readings.count(tier) for tier in costs if tier in readings}
     best = allocate({t: curves[t] for t in counts}, {t: costs[t] for t in counts}, counts, mean_budget * len(asked))
-    return {tier: best.budgets.get(tier, mean_budget) for tier in costs}
+    grid = next(iter(curves.values())).budgets  # from the floor up
+    within = max((budget for budget in grid if budget <= mean_budget), default=grid[0])
+    return {tier: best.budgets.get(tier, within) for tier in costs}

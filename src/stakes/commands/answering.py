@@ -97,17 +97,17 @@ class Who:
 
 
 def who_answers(
-    model: str | None,
-    endpoint: str | None,
+    model: ModelName = None,
+    endpoint: Endpoint = None,
     *,
-    endpoint_model: str | None = None,
-    family: str | None = None,
-    key_env: str | None = None,
-    concurrency: int | None = None,
-    timeout: float | None = None,
-    tries: int | None = None,
-    empty: str | None = None,
-    max_tokens: int | None = None,
+    endpoint_model: EndpointModel = None,
+    family: EndpointFamily = None,
+    key_env: KeyEnv = None,
+    concurrency: Concurrency = None,
+    timeout: Timeout = None,
+    tries: Tries = None,
+    empty: Empty = None,
+    max_tokens: MaxTokens = None,
 ) -> Who:
     """Put the options together; what was not given is left to the model."""
     from stakes.signals.endpoint import server_name

@@ -6,34 +6,33 @@ from typing import Annotated
 
 import typer
 
-from stakes.commands.answering import (
-    Concurrency,
-    Empty,
-    Endpoint,
-    EndpointFamily,
-    EndpointModel,
-    KeyEnv,
-    MaxTokens,
-    ModelName,
-    Timeout,
-    Tries,
-    server_counts,
-    told_counts,
-    who_answers,
-)
+from stakes.commands.answering import Who, server_counts, told_counts
+from stakes.commands.asking import asks_a_model
 from stakes.commands.certainty import Ceilings, Confidence, EstimatorName, wanted
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import SIGNAL_HELP, check_writable, gather, read_signal, serving_signal, whole_numbers
+from stakes.commands.questions import (
+    SIGNAL_HELP,
+    Log,
+    Pages,
+    PerTier,
+    check_writable,
+    gather,
+    read_signal,
+    serving_signal,
+    whole_numbers,
+)
 from stakes.commands.sparing import Passes, Race, Soft, race_wanted, told_race, told_soft, with_soft
-from stakes.commands.spreading import OnRay, RayWorkers, spread_by
+from stakes.commands.spreading import Spread
 from stakes.errors import BadInput
 
 
+@asks_a_model
 def calibrate(
     samples: Annotated[
         Path | None, typer.Argument(help="Labelled questions, one JSON object a line: id, image, question, answers.")
     ] = None,
-    model: ModelName = None,
+    *,
+    who: Who,
     mean_budget: Annotated[int, typer.Option(help="Visual tokens per image on average, over all questions.")] = 304,
     cost: Annotated[
         list[str] | None, typer.Option(help="Cost of a mistake, as tier=cost; once per tier. Default: high=5, low=1.")
@@ -50,13 +49,9 @@ def calibrate(
         str, typer.Option(help="How answers are graded: relaxed, exact, anls, chartqa, vqa.")
     ] = "relaxed",
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
-    pages: Annotated[
-        str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, charts, infographics, …")
-    ] = None,
-    per_tier: Annotated[int, typer.Option(help="With --pages: questions of each tier.")] = 100,
-    log: Annotated[
-        Path | None, typer.Option(help="The log of answers that a run resumes from. Default: beside the policy.")
-    ] = None,
+    pages: Pages = None,
+    per_tier: PerTier = 100,
+    log: Log = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path("policy.json"),
     estimator: EstimatorName = None,
     certify: Annotated[
@@ -68,17 +63,7 @@ def calibrate(
     soft: Soft = False,
     race: Race = False,
     passes: Passes = None,
-    max_tokens: MaxTokens = None,
-    endpoint: Endpoint = None,
-    endpoint_model: EndpointModel = None,
-    family: EndpointFamily = None,
-    key_env: KeyEnv = None,
-    concurrency: Concurrency = None,
-    timeout: Timeout = None,
-    tries: Tries = None,
-    empty: Empty = None,
-    ray: OnRay = False,
-    ray_workers: RayWorkers = None,
+    spread: Spread,
     as_json: AsJson = False,
 ) -> None:
     """Answer every question at every budget, measure each tier's curve, and choose the budgets.
@@ -95,19 +80,6 @@ def calibrate(
     from stakes.evaluation.progress import progress_on
     from stakes.tiers import parse_costs
 
-    who = who_answers(
-        model,
-        endpoint,
-        endpoint_model=endpoint_model,
-        family=family,
-        key_env=key_env,
-        concurrency=concurrency,
-        timeout=timeout,
-        tries=tries,
-        empty=empty,
-        max_tokens=max_tokens,
-    )
-    spread = spread_by(ray, ray_workers, who)
     racing, confidence = race_wanted(race, passes, confidence, certify, soft)
     name, sure, ceilings = wanted(estimator, certify, confidence, ceiling)
     tiers = parse_costs(cost or ["high=5", "low=1"])

@@ -6,23 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.answering import (
-    Concurrency,
-    Empty,
-    Endpoint,
-    EndpointFamily,
-    EndpointModel,
-    KeyEnv,
-    MaxTokens,
-    ModelName,
-    Timeout,
-    Tries,
-    who_answers,
-)
+from stakes.commands.answering import Who
+from stakes.commands.asking import asks_a_model
 from stakes.commands.calibrate import calibration_log
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import SIGNAL_HELP, gather, read_signal
-from stakes.commands.spreading import OnRay, RayWorkers, spread_by
+from stakes.commands.questions import SIGNAL_HELP, Log, Pages, PerTier, gather, read_signal
+from stakes.commands.spreading import Spread
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -30,12 +19,14 @@ if TYPE_CHECKING:
     from stakes.signals import Signal
 
 
+@asks_a_model
 def evaluate(
     policy: Annotated[Path, typer.Option(help="The policy file that calibrate wrote.")],
     samples: Annotated[
         Path | None, typer.Argument(help="Held-out questions, one JSON object a line: id, image, question, answers.")
     ] = None,
-    model: ModelName = None,
+    *,
+    who: Who,
     arms: Annotated[str, typer.Option(help="Ways of spending the same total.")] = "uniform,content,cost,anti",
     signal: Annotated[str | None, typer.Option(help=f"{SIGNAL_HELP} Default: the policy's own.")] = None,
     selector: Annotated[
@@ -48,27 +39,13 @@ def evaluate(
     cost: Annotated[
         list[str] | None, typer.Option(help="With --outcomes: other costs than the policy's, as tier=cost.")
     ] = None,
-    pages: Annotated[
-        str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, charts, infographics, …")
-    ] = None,
-    per_tier: Annotated[int, typer.Option(help="With --pages: questions of each tier.")] = 100,
-    log: Annotated[
-        Path | None, typer.Option(help="The log of answers that a run resumes from. Default: beside the policy.")
-    ] = None,
+    pages: Pages = None,
+    per_tier: PerTier = 100,
+    log: Log = None,
     outcomes: Annotated[
         Path | None, typer.Option(help="Compare the saved answers of this log again; needs no model.")
     ] = None,
-    max_tokens: MaxTokens = None,
-    endpoint: Endpoint = None,
-    endpoint_model: EndpointModel = None,
-    family: EndpointFamily = None,
-    key_env: KeyEnv = None,
-    concurrency: Concurrency = None,
-    timeout: Timeout = None,
-    tries: Tries = None,
-    empty: Empty = None,
-    ray: OnRay = False,
-    ray_workers: RayWorkers = None,
+    spread: Spread,
     as_json: AsJson = False,
 ) -> None:
     """Compare ways of spending the same total of visual tokens: errors, cost-weighted error, and whether it is luck.
@@ -82,19 +59,6 @@ def evaluate(
     from stakes.evaluation.progress import progress_on
     from stakes.tiers import parse_costs
 
-    who = who_answers(
-        model,
-        endpoint,
-        endpoint_model=endpoint_model,
-        family=family,
-        key_env=key_env,
-        concurrency=concurrency,
-        timeout=timeout,
-        tries=tries,
-        empty=empty,
-        max_tokens=max_tokens,
-    )
-    spread = spread_by(ray, ray_workers, who)
     rules = Policy.load(policy)
     at = _ratios(ratios)
     if outcomes is not None:

@@ -3,7 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from stakes.errors import BadInput
 
@@ -12,6 +14,13 @@ if TYPE_CHECKING:
     from stakes.evaluation.asked import Asked
     from stakes.signals import Signal
 
+Pages = Annotated[
+    str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, charts, infographics, …")
+]
+PerTier = Annotated[int, typer.Option(help="With --pages: questions of each tier.")]
+Log = Annotated[
+    Path | None, typer.Option(help="The log of answers that a run resumes from. Default: beside the policy.")
+]
 SIGNAL_HELP = "How tiers are read: keywords, task:FILE.json or task:docvqa=high,vqav2=low, learned:FILE, tier (labels)."
 
 

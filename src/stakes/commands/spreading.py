@@ -1,6 +1,6 @@
 """May many workers answer? ``--ray`` in a person's words.
 
-spread = spread_by(True, 4, who)      # what cannot be is refused here, before anything is loaded
+spread = spread_by(who, True, 4)      # what cannot be is refused here, before anything is loaded
 spread(model)                         # an ``Answering`` for calibrate(…, spread=…), or None without --ray
 """
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from stakes.evaluation.answering import Answering
 
 _PANEL = "Many workers"
+
+Spread = Callable[[Any], "Answering | None"]
 
 OnRay = Annotated[
     bool,
@@ -35,15 +37,15 @@ RayWorkers = Annotated[
 ]
 
 
-def spread_by(ray: bool, workers: int | None, who: Who) -> "Callable[[Any], Answering | None]":
+def spread_by(who: Who, ray: OnRay = False, ray_workers: RayWorkers = None) -> Spread:
     """Who answers for a model once it is loaded: workers, or None for the model itself."""
     if not ray:
-        if workers is not None:
-            raise BadInput(f"--ray-workers {workers} says how many workers Ray has; give --ray with it")
+        if ray_workers is not None:
+            raise BadInput(f"--ray-workers {ray_workers} says how many workers Ray has; give --ray with it")
         return lambda _: None
     from stakes.evaluation.spread import OverRay, need_ray
     from stakes.models.copies import check_copied, copy_of
 
     check_copied(who.name)
-    need_ray(workers)
-    return lambda model: OverRay(model, copy_of(model, who.name, **who.options), workers)
+    need_ray(ray_workers)
+    return lambda model: OverRay(model, copy_of(model, who.name, **who.options), ray_workers)

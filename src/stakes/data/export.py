@@ -7,7 +7,6 @@ without it was not finished.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from stakes.data import pages
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
+from stakes.files import write_whole
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,13 +52,6 @@ def export(items: Iterable[Item], folder: Path, *, done: Callable[[], None] = la
     except OSError as error:
         raise BadInput(f"{folder} cannot be written ({error.strerror}); free some room or choose another") from None
     return len(lines)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A file that is there with all of its text, or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
 
 
 def page_items(family: str, split: str, per_tier: int, *, start: int = 0) -> Iterator[Item]:

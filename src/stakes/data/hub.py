@@ -24,12 +24,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stakes.data.export import Item, export, write_whole
+from stakes.data.export import Item, export
 from stakes.data.hub_rows import Row, rows
 from stakes.data.hub_selection import FILE, Selection
 from stakes.data.hub_specs import Source, find_source
 from stakes.data.images import Sight
 from stakes.errors import BadInput, StakesError
+from stakes.files import write_whole
 from stakes.signals import KeywordRule
 from stakes.signals.base import Signal
 

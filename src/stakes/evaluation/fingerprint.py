@@ -10,8 +10,6 @@ say what differs. Budgets are no part: a grid may grow, and what was answered is
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from stakes.errors import BadInput, StakesError
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.grading import METRICS
 from stakes.evaluation.outcomes import Outcome, read_outcomes
+from stakes.files import write_whole
 from stakes.models.about import identity
 from stakes.models.base import DEFAULT_SELECTOR, SUFFIX, Mechanism
 
@@ -120,19 +119,9 @@ def beside(log: Path, kind: str) -> Path:
 
 def save_json(path: Path, record: object) -> None:
     """Write a JSON file whole or not at all, and wait until it is on disk."""
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    part = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
-        if part is not None:
-            Path(part).unlink(missing_ok=True)
         raise StakesError(f"{path} cannot be written ({error.strerror}); make room or choose another place") from error
 
 

@@ -1,7 +1,9 @@
 """The log of answers: one sample answered at one budget by one mechanism, one JSON line each, only ever appended.
 
 A line is flushed and fsynced before ``append`` returns, so a killed run loses at most the answer in flight. Its torn
-last line is dropped when the log is read, and cut off before the next append; any other bad line is an error.
+last line is dropped when the log is read, and cut off before the next append; any other bad line is an error. A file
+that is no log, because somebody named the wrong one, is refused and not touched: a last line without its end is only
+taken for a torn one after a whole outcome, or where it begins as an outcome does.
 """
 
 import fcntl
@@ -15,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stakes.errors import BadInput, StakesError
+from stakes.files import is_torn
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Outcome:
     run: str
 
 
+NAMES = tuple(field.name for field in fields(Outcome))
 _KINDS: dict[str, tuple[type, ...]] = {
     "selector": (str, type(None)),
     **dict.fromkeys(("budget", "native", "realised"), (int,)),
@@ -54,21 +58,24 @@ def read_outcomes(path: str | Path) -> list[Outcome]:
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
     if not path.is_file():
         raise BadInput(f"there is no outcome log {path}; check the path")
-    raw = path.read_bytes()
-    lines = raw.split(b"\n")
     # A complete log ends in a newline, so the last piece is empty; otherwise the writer died within it.
-    for number, line in enumerate(lines[:-1], start=1):
+    *lines, tail = path.read_bytes().split(b"\n")
+    if not lines and tail and not is_torn(tail, NAMES):
+        raise BadInput(
+            f"{path} is not an outcome log: it holds one line, which does not begin as an outcome does; it is left as "
+            "it was, so give another log"
+        )
+    for number, line in enumerate(lines, start=1):
         try:
             yield number, json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise BadInput(f"line {number} of {path} is not JSON; the log was edited or damaged there") from None
 
 
 def _outcome(number: int, record: Any, path: Path | str) -> Outcome:
-    names = [f.name for f in fields(Outcome)]
-    if not isinstance(record, dict) or set(record) != set(names):
-        raise BadInput(f"line {number} of {path} is not an outcome; it needs exactly {', '.join(names)}")
-    for name in names:
+    if not isinstance(record, dict) or set(record) != set(NAMES):
+        raise BadInput(f"line {number} of {path} is not an outcome; it needs exactly {', '.join(NAMES)}")
+    for name in NAMES:
         kinds = _KINDS.get(name, (str,))
         if not isinstance(record[name], kinds) or (isinstance(record[name], bool) and bool not in kinds):
             raise BadInput(f"line {number} of {path}: {name} cannot be {record[name]!r}")
@@ -95,8 +102,23 @@ class OutcomeLog:
         except OSError:
             self._file.close()
             raise BadInput(f"another process is writing {self.path}; wait for it, or give another log") from None
-        _cut_torn_line(self._file.fileno())
+        try:
+            self._cut_torn_line()
+        except BaseException:
+            self._file.close()
+            raise
         return self
+
+    def _cut_torn_line(self) -> None:
+        """Cut what a killed writer left behind; a file that is not all outcomes up to there stays as it is."""
+        raw = self.path.read_bytes()
+        whole = raw.rfind(b"\n") + 1
+        for number, record in _records(self.path):
+            _outcome(number, record, self.path)
+            if whole == len(raw):
+                break  # nothing is cut, so one line tells whether this is a log; whoever resumes reads the others
+        if whole < len(raw):
+            os.ftruncate(self._file.fileno(), whole)
 
     def append(self, outcomes: Iterable[Outcome]) -> None:
         """Write outcomes and wait until they are on disk: all of them, or a named error and none."""
@@ -119,12 +141,3 @@ class OutcomeLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-
-
-def _cut_torn_line(descriptor: int) -> None:
-    end = os.fstat(descriptor).st_size
-    whole = end
-    while whole > 0 and os.pread(descriptor, 1, whole - 1) != b"\n":
-        whole -= 1
-    if whole < end:
-        os.ftruncate(descriptor, whole)

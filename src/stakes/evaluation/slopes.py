@@ -3,9 +3,11 @@
 * regression: ``logit P(right) = a_t + s_t log2(budget)``; the tiers' slopes differ by ``s_1 - s_2``, with a standard
   error that lets answers on one document depend on each other in any way (sandwich estimator, t with documents - 1
   degrees of freedom);
-* permutation: each question's own slope is that of right answers over log2(budget); the difference of the tiers' means
-  is compared with what comes out when tier labels are shuffled among the questions of each document. No shape is
-  assumed; documents with questions of one tier only say nothing here;
+* permutation: under one slope for both tiers, ``logit P(right) = a_t + s log2(budget)``, a question's residuals say how
+  far its own slope is off: ``v = sum_b (y_b - p_b)(x_b - m_t) / sum_b p_b (1 - p_b)(x_b - m_t)^2``, with ``m_t`` the
+  middle of the tier's information, so that an easier tier is not taken for a steeper one. The difference of the tiers'
+  means of v is compared with what comes out when the v are shuffled among the questions of each document; documents
+  with questions of one tier only say nothing here;
 * parallel: the same shuffles, but whether the difference of the two error curves is constant over budgets, by its
   variance. This one also speaks up when one tier is merely easier: near 0 and 1 two curves meet, whatever their slopes.
   It asks what an allocation lives on, error per token; the first two ask for slope alone.
@@ -81,7 +83,7 @@ def slope_test(
 
     freedom = int(unit.max())
     reach = float(t.ppf(0.5 + level / 2, freedom)) * error
-    shared = [u for u in range(freedom + 1) if 0 < is_first[unit == u].sum() < (unit == u).sum()]
+    firsts, questions = np.bincount(unit, is_first, freedom + 1), np.bincount(unit, minlength=freedom + 1)
     return SlopeTest(
         slopes=dict(zip((first, second), slopes, strict=True)),
         difference=difference,
@@ -92,7 +94,7 @@ def slope_test(
         permutation_p=permuted,
         parallel_p=parallel,
         documents=freedom + 1,
-        shared=len(shared),
+        shared=int(((firsts > 0) & (firsts < questions)).sum()),
     )
 
 
@@ -104,16 +106,7 @@ def _regression(
     y = rows.ravel()
     tier, dose = np.repeat(is_first.astype(float), len(middle)), np.tile(middle, len(rows))
     x = np.column_stack([np.ones_like(y), tier, dose, tier * dose])
-    weights = np.zeros(4)
-    for _ in range(STEPS):
-        odds = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
-        bread = np.linalg.pinv(x.T @ (x * (odds * (1 - odds))[:, None]))
-        step = bread @ (x.T @ (y - odds))
-        weights = weights + step
-        if np.abs(step).max() < 1e-10:
-            break
-    else:
-        raise BadInput("right and wrong answers are told apart by the budget alone, so no slope fits; measure more")
+    weights, odds, bread = _logistic(x, y)
     scores = x * (y - odds)[:, None]
     clusters = np.repeat(unit, len(middle))
     sums = np.column_stack([np.bincount(clusters, column) for column in scores.T])
@@ -122,11 +115,35 @@ def _regression(
     return (weights[2] + weights[3], weights[2]), float(weights[3]), float(np.sqrt(spread[3, 3]))
 
 
+def _logistic(x: Array, y: Array) -> tuple[Array, Array, Array]:
+    """(weights, fitted probabilities, inverse information) of a logistic regression, by Newton's steps."""
+    weights: Array = np.zeros(x.shape[1])
+    for _ in range(STEPS):
+        odds: Array = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
+        bread = np.linalg.pinv(x.T @ (x * (odds * (1 - odds))[:, None]))
+        step = bread @ (x.T @ (y - odds))
+        weights = weights + step
+        if np.abs(step).max() < 1e-10:
+            return weights, odds, np.asarray(bread, dtype=float)
+    raise BadInput("right and wrong answers are told apart by the budget alone, so no slope fits; measure more")
+
+
+def _own_slopes(rows: Array, is_first: NDArray[np.bool_], dose: Array) -> Array:
+    """How far each question's slope is off the one that both tiers share, in one Newton step: (samples,)."""
+    tier = np.repeat(is_first.astype(float), len(dose))
+    x = np.column_stack([np.ones_like(tier), tier, np.tile(dose, len(rows))])
+    odds = _logistic(x, rows.ravel())[1].reshape(rows.shape)
+    weight = odds * (1 - odds)
+    off = dose - (weight @ dose / weight.sum(axis=1))[:, None]
+    own: Array = ((rows - odds) * off).sum(axis=1) / (weight * off**2).sum(axis=1)
+    return own
+
+
 def _permutations(
     rows: Array, is_first: NDArray[np.bool_], unit: NDArray[np.intp], dose: Array, resamples: int, seed: int
 ) -> tuple[float, float]:
     """p of equal slopes and of parallel curves, labels shuffled within documents."""
-    slope = rows @ dose / (dose @ dose)
+    slope = _own_slopes(rows, is_first, dose)
     # Centre each tier first: a constant offset between the tiers leaves curves parallel.
     centred = rows - np.where(is_first, rows[is_first].mean(), rows[~is_first].mean())[:, None]
 

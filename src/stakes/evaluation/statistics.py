@@ -21,6 +21,7 @@ from stakes.errors import BadInput
 
 RATIOS = (1, 2, 3, 5, 10, 20)  # the paper's cost ratios
 RESAMPLES = 10_000
+HELD = 2_000_000  # resamples × units held in memory at once
 
 
 def mcnemar(b: int, c: int) -> float:
@@ -118,21 +119,27 @@ def cwe_gain(
 def _bca(
     part: NDArray[np.float64], whole: NDArray[np.float64], level: float, resamples: int, seed: int
 ) -> tuple[float, float]:
-    """BCa interval of the ratio ``sum(part) / sum(whole)`` over resampled units."""
-    from scipy.stats import bootstrap
+    """BCa interval of the ratio ``sum(part) / sum(whole)`` over resampled units (Efron 1987).
 
-    found = bootstrap(
-        (part, whole),
-        lambda part, whole, axis: part.sum(axis=axis) / whole.sum(axis=axis),
-        paired=True,
-        vectorized=True,
-        n_resamples=resamples,
-        batch=1000,  # resamples × units held in memory at once
-        confidence_level=level,
-        method="BCa",
-        rng=np.random.default_rng(seed),
-    )
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    The draws are those of ``scipy.stats.bootstrap`` and so is the result; but leaving one unit out, for the
+    acceleration, is a subtraction here, where scipy sums up all the others again for each: quadratic in the units.
+    """
+    from scipy.special import ndtr, ndtri
+
+    rng, units = np.random.default_rng(seed), len(part)
+    drawn, step = np.empty(resamples), max(1, HELD // units)
+    for at in range(0, resamples, step):
+        rows = rng.integers(0, units, (min(step, resamples - at), units))
+        drawn[at : at + step] = part[rows].sum(axis=1) / whole[rows].sum(axis=1)
+    value = part.sum() / whole.sum()
+    below = ((drawn < value).mean() + (drawn <= value).mean()) / 2
+    bias = ndtri(np.clip(below, 0.5 / resamples, 1 - 0.5 / resamples))
+    without = (part.sum() - part) / (whole.sum() - whole)
+    off = without.mean() - without
+    skew = (off**3).sum() / (6 * (off**2).sum() ** 1.5)
+    ends = bias + ndtri([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(drawn, ndtr(bias + ends / (1 - skew * ends)))
+    return float(low), float(high)
 
 
 def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:

@@ -61,5 +61,11 @@ def table(study: Study) -> Table:
             f"content gives {dense} {sum(high) / len(high):.0f} tokens on average, uniform "
             f"{found.plan.total / len(found.plan.samples):.0f}",
         ),
-        meta={"model": study.name, "data": [dense, plain], "total": found.plan.total, "deviation": found.deviation},
+        meta={
+            "model": study.name,
+            "data": [dense, plain],
+            "questions": len(found.plan.samples),
+            "total": found.plan.total,
+            "deviation": found.deviation,
+        },
     )

@@ -162,7 +162,7 @@ def mixed_table(mixed: Mixed) -> Table:
     ]
     columns = ("source", "arm", "high", "medium", "low", "CWE (5, 3, 1)", "high b:c", "CWE gain, 95 %", "tokens")
     title = "Mixed workload: SROIE high, DocVQA medium, ChartQA low; budgets (512, 256, 96)"
-    return Table("mixed", title, columns, tuple(rows), tuple(findings), {"basis": OURS})
+    return Table("legibility-mixed", title, columns, tuple(rows), tuple(findings), {"basis": OURS})
 
 
 def _held_out(held: HeldOut) -> str:

@@ -57,6 +57,7 @@ def table(study: Study) -> Table:
             "budgets": BUDGETS,
             "costs": COSTS,
             "total": found.plan.total,
+            "questions": len(found.plan.samples),
             "deviation": found.deviation,
         },
     )

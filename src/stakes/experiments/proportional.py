@@ -69,5 +69,11 @@ def table(study: Study) -> Table:
             f"CWE: uniform {cwes['uniform']:.3f}, best proportional {best:.3f}, absolute {cwes['absolute']:.3f} "
             f"(published: uniform {printed['uniform']}, proportional {printed['cost']})",
         ),
-        meta={"model": study.name, "data": [dense, plain], "total": total, "mean_keep_ratio": RATIO},
+        meta={
+            "model": study.name,
+            "data": [dense, plain],
+            "questions": len(asked),
+            "total": total,
+            "mean_keep_ratio": RATIO,
+        },
     )

@@ -15,6 +15,7 @@ from stakes.budgets.comparison import Comparison, compare
 from stakes.budgets.ledger import Ledger
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.statistics import Gain, cwe_gain
 from stakes.experiments.study import Study
 from stakes.experiments.table import Cell, Table, spell_p
 from stakes.experiments.within_task import BUDGETS
@@ -46,13 +47,13 @@ def table(study: Study) -> Table:
     findings = []
     for (sensitivity, cost), (asked, costs) in cells.items():
         budgets = {tier: budget // 2 for tier, budget in BUDGETS.items()} if sensitivity else BUDGETS
-        found = _cell(study, f"{dense}+{plain}-{sensitivity}-{cost}", asked, costs, budgets)
+        found, over = _cell(study, f"{dense}+{plain}-{sensitivity}-{cost}", asked, costs, budgets)
         for row in found.rows:
             dear = None if row.dear is None else spell_p(row.dear.p)
             gain = None if row.gain is None else str(row.gain)
             errors = (row.errors["high"], row.errors["low"])
             rows.append((YES[sensitivity], YES[cost], row.arm, *errors, row.cwe, gain, dear))
-        findings.append(_finding(sensitivity, cost, found))
+        findings.append(_finding(sensitivity, cost, found, over))
     return Table(
         name="map",
         title=f"The two-axis map: {study.name} on {dense} and {plain}, by deletion",
@@ -65,7 +66,8 @@ def table(study: Study) -> Table:
 
 def _cell(
     study: Study, name: str, asked: Sequence[Asked], costs: Mapping[str, float], budgets: Mapping[str, int]
-) -> Comparison:
+) -> tuple[Comparison, dict[str, Gain]]:
+    """The arms, and what the composition saves over content and over cost."""
     tiers = [one.tier for one in asked]
     native = [native_tokens(study.model, *one.size, "deletion") for one in asked]
     shares = by_tier(tiers, budgets)
@@ -80,14 +82,18 @@ def _cell(
     }
     Ledger(tuple(one.id for one in asked), native, "deletion").check_planned(arms)
     found = study.answers(name, asked, list(arms.values()), Setting("deletion", None, study.metric))
-    return compare(
-        {arm: [found[one.id, budget] for one, budget in zip(asked, given, strict=True)] for arm, given in arms.items()},
-        costs,
-    )
+    told = {
+        arm: [found[one.id, budget] for one, budget in zip(asked, given, strict=True)] for arm, given in arms.items()
+    }
+    prices = [costs[tier] for tier in tiers]
+    right = {arm: [outcome.correct for outcome in outcomes] for arm, outcomes in told.items()}
+    documents = [one.document for one in asked]
+    over = {arm: cwe_gain(right[arm], right["composition"], prices, documents) for arm in ("content", "cost")}
+    return compare(told, costs), over
 
 
-def _finding(sensitivity: bool, cost: bool, found: Comparison) -> str:
-    """Which arms beat uniform beyond doubt in this cell, beside what the paper says of it."""
+def _finding(sensitivity: bool, cost: bool, found: Comparison, over: Mapping[str, Gain]) -> str:
+    """Which arms beat uniform beyond doubt in this cell, beside what the paper says of it; then both against each."""
     claims = {
         (False, False): "published: no allocator helps",
         (True, False): "published: content wins",
@@ -98,7 +104,8 @@ def _finding(sensitivity: bool, cost: bool, found: Comparison) -> str:
     best = min(found.rows, key=lambda row: row.cwe)
     what = f"sensitivity gap {YES[sensitivity]}, cost gap {YES[cost]}"
     helped = f"{', '.join(better)} lower CWE" if better else "no arm lowers CWE beyond doubt"
-    return f"{what}: {helped}; lowest {best.arm} ({best.cwe:.3f}); {claims[sensitivity, cost]}"
+    gains = f"composition against content {over['content']}, against cost {over['cost']}"
+    return f"{what}: {helped}; lowest {best.arm} ({best.cwe:.3f}); {gains}; {claims[sensitivity, cost]}"
 
 
 def _both(pages: Sequence[Asked], colours: Sequence[Asked], count: int) -> list[Asked]:

@@ -4,8 +4,12 @@
 * ``grounding`` keeps every image at its native size, because answers in coordinates would shift.
 * The signal reads each piece of text of the last user message: a page that is asked questions of several tiers in one
   request gets the dearest of them. A request without text is undecided, and so in the dearest tier.
+* With soft stakes, where two budgets tie, the question and the images as they came settle it: one request asked twice
+  gets the same, and the same question of other images draws anew.
 """
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stakes.budgets.policy import Policy
@@ -24,8 +28,10 @@ class Choice:
     """Of a policy with soft stakes: what this very request is to get, whatever its tier's other requests do."""
 
 
-def choose(policy: Policy, texts: tuple[str, ...], task: str | None, told: tuple[str, ...], by: str) -> Choice:
-    """The tier; ``told``: what the client named, ``by``: where it did."""
+def choose(
+    policy: Policy, texts: tuple[str, ...], task: str | None, told: tuple[str, ...], by: str, about: str = ""
+) -> Choice:
+    """The tier; ``told``: what the client named, ``by``: where it did; ``about``: the images' digest (soft stakes)."""
     if told:
         for name in told:
             if name != GROUNDING and name not in policy.tiers:
@@ -34,8 +40,18 @@ def choose(policy: Policy, texts: tuple[str, ...], task: str | None, told: tuple
         if GROUNDING in told:
             return Choice(GROUNDING, f"{by}: native size, so that coordinates hold")
         return Choice(max(told, key=lambda name: policy.tiers[name].cost), by)
-    decisions = [policy.decide(text, task) for text in texts or ("",)]
+    decisions = [policy.decide(text, task, about=about) for text in texts or ("",)]
     dearest = max(decisions, key=lambda decision: decision.cost)
     tiers = {decision.tier for decision in decisions}
     more = f", the dearest of {len(tiers)} tiers asked" if len(tiers) > 1 else ""
     return Choice(dearest.tier, dearest.why + more, None if policy.soft is None else dearest.budget)
+
+
+def images_digest(urls: Iterable[str]) -> str:
+    """A name for a request's images as they came: their data URLs, or the addresses of remote ones."""
+    found = hashlib.blake2b(digest_size=16)
+    for url in urls:
+        data = url.encode("utf-8", "backslashreplace")
+        found.update(len(data).to_bytes(8))
+        found.update(data)
+    return found.hexdigest()

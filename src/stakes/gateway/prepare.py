@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stakes.gateway import actuators
-from stakes.gateway.decide import GROUNDING, choose
+from stakes.gateway.decide import GROUNDING, choose, images_digest
 from stakes.gateway.images import Measured, Shrunk, data_url, foretell, is_data_url, measure, measure_bytes, shrink
 from stakes.gateway.logs import Log
 from stakes.gateway.metrics import Metrics
@@ -90,12 +90,12 @@ class Preparer:
 
     async def _prepare(self, plan: Plan, body: bytes, said: Said) -> None:
         policy = plan.rules.policy
-        call = await self._workers.run(self._read, plan.api, body)
+        call, about = await self._workers.run(self._read_about, plan.api, body, policy.soft is not None)
         if not call.images and not call.hidden:
             return
         plan.unmeasured = len(call.images) + call.hidden
         by = "header x-stakes-tier" if said.tiers else "metadata stakes_tier"
-        choice = choose(policy, call.texts, said.task or call.task, said.tiers or call.tiers, by)
+        choice = choose(policy, call.texts, said.task or call.task, said.tiers or call.tiers, by, about)
         plan.tier, plan.why, plan.question = choice.tier, choice.why, " ".join(call.texts)
         plan.model = str(call.record.get("model") or "")[:200]
         if choice.why.startswith("undecided"):
@@ -128,6 +128,10 @@ class Preparer:
 
     def _read(self, api: Api, body: bytes) -> Call:
         return read_call(api, parse(body))
+
+    def _read_about(self, api: Api, body: bytes, soft: bool) -> tuple[Call, str]:
+        call = self._read(api, body)
+        return call, images_digest(ref.url for ref in call.images) if soft else ""
 
     async def _fetch(self, call: Call, family: str) -> bool:
         """Fetch remote images whose hosts are listed; others are passed on or refused. True where one was fetched."""

@@ -11,6 +11,7 @@ decoder layers (layer).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -28,10 +29,10 @@ DEFAULT_SELECTOR = "redundancy"
 class Request:
     """One question about one image.
 
-    ``image``: PIL, bytes or a path. ``budget``: visual tokens, None for all of them. ``mechanism``: how the budget is
-    realised ("zero-mask" is a control that breaks generation). ``selector``: which tokens deletion keeps, a name such
-    as "redundancy" or "fastv:layer=2", or a selector; the default is redundancy. ``sample``: what the ``random``
-    selector is seeded with; by default the image and the question.
+    ``image``: PIL, bytes or a path. ``budget``: visual tokens, a whole number of any kind (numpy's become ``int``),
+    None for all of them. ``mechanism``: how the budget is realised ("zero-mask" is a control that breaks generation).
+    ``selector``: which tokens deletion keeps, a name such as "redundancy" or "fastv:layer=2", or a selector; the
+    default is redundancy. ``sample``: what the ``random`` selector is seeded with; by default image and question.
     """
 
     image: Any
@@ -44,12 +45,20 @@ class Request:
     def __post_init__(self) -> None:
         if self.mechanism not in MECHANISMS:
             raise BadInput(f"a mechanism is one of {', '.join(MECHANISMS)}, not {self.mechanism!r}")
-        if self.budget is not None and (
-            isinstance(self.budget, bool) or not isinstance(self.budget, int) or self.budget < 1
-        ):
-            raise BadInput(f"a budget is a whole number of at least one visual token, not {self.budget!r}")
+        if self.budget is not None:
+            object.__setattr__(self, "budget", _tokens(self.budget))
         if self.selector is not None and self.mechanism == "resolution":
             raise BadInput("a selector says which tokens deletion keeps; give mechanism='deletion' with it")
+
+
+def _tokens(budget: Any) -> int:
+    try:
+        tokens = 0 if isinstance(budget, bool) else operator.index(budget)
+    except TypeError:
+        tokens = 0
+    if tokens < 1:
+        raise BadInput(f"a budget is a whole number of at least one visual token, not {budget!r}")
+    return tokens
 
 
 @dataclass(frozen=True)

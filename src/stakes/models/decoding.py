@@ -10,7 +10,7 @@ more for 32 rows than for 8. When half of the rows have ended, they leave. A row
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,15 +55,15 @@ def greedy(
     that are read at once on top of a past.
     """
     ends = end_ids(model)
-    penalty = float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
+    penalty = penalty_of(model)
     seen = [torch.unique(ids) for ids in prompt_ids] if penalty != 1.0 else []
     language_model, embed = model.model.language_model, model.get_input_embeddings()
     cache, before = past or (new_cache(language_model.config), batch.mask[:, :0])
     mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), max_new_tokens)), 1)
     length = mask.shape[1] - max_new_tokens
-    tokens: list[list[int]] = [[] for _ in prompt_ids]
-    rows = list(range(len(tokens)))  # which request each row of the cache answers
-    ended = [False] * len(tokens)
+    written: list[list[int]] = [[] for _ in prompt_ids]
+    rows = list(range(len(written)))  # which request each row of the cache answers
+    ended = [False] * len(written)
     next_positions = batch.next_positions
     leaves = deepstack and not keep_logits and isinstance(cache, RoomyCache)
     logits_by_step: list[Tensor] = []
@@ -83,10 +83,8 @@ def greedy(
                 if keep_logits:
                     logits_by_step.append(logits)
                 for row, token in zip(rows, picked, strict=True):
-                    if not ended[row]:
-                        ended[row] = token in ends
-                        if not ended[row]:
-                            tokens[row].append(token)
+                    written[row].append(token)
+                    ended[row] = ended[row] or token in ends
                 if all(ended) or step + 1 == max_new_tokens:
                     break
                 if penalty != 1.0:
@@ -103,7 +101,7 @@ def greedy(
                         language_model, embed(chosen[:, None]), whole[..., : length + step + 1], where, cache
                     )
                     picked, chosen, logits = _pick(model, hidden, seen, penalty)
-    return Decoded(tokens, [not end for end in ended], logits_by_step)
+    return cut(written, ends, max_new_tokens, logits_by_step)
 
 
 def read_past(model: Any, batch: Batch, mask: Tensor, cache: RoomyCache, size: int) -> Tensor:
@@ -176,6 +174,22 @@ def plain_layers(language_model: Any) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def cut(written: Sequence[Sequence[int]], ends: Collection[int], most: int, logits: list[Tensor]) -> Decoded:
+    """What was written up to the end tokens, of ``most`` tokens at the longest; later steps are no part of it."""
+    tokens, truncated = [], []
+    for row in written:
+        end = next((at for at, token in enumerate(row) if token in ends), most)
+        tokens.append(list(row[:end]))
+        truncated.append(end == most)
+    steps = max(len(row) + (not short) for row, short in zip(tokens, truncated, strict=True))
+    return Decoded(tokens, truncated, logits[:steps])
+
+
+def penalty_of(model: Any) -> float:
+    """The checkpoint's own repetition penalty; 1 is none."""
+    return float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
 
 
 def end_ids(model: Any) -> frozenset[int]:

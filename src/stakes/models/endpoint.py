@@ -10,13 +10,9 @@ and then an error: it never becomes an answer. The server must be greedy at temp
 
 from __future__ import annotations
 
-import base64
-import io
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Literal
@@ -24,22 +20,11 @@ from typing import Any, Literal
 from stakes.errors import BadInput, LedgerBreach, StakesError
 from stakes.models.base import MAX_NEW_TOKENS, SUFFIX, Answer, Mechanism, Request
 from stakes.models.chat import Reply, chat_body, model_names, read_reply
+from stakes.models.sent import Sent, send_once
 from stakes.models.server_tokens import ServerTokens
 from stakes.models.wire import Stopped, Wire
-from stakes.vision.decode import open_image
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
-from stakes.vision.resize import fit
-
-
-@dataclass(frozen=True)
-class Sent:
-    """An image as it goes out: its data URL, the tokens that it will take, those that it would take, milliseconds."""
-
-    url: str
-    tokens: int
-    native: int
-    ms: float
 
 
 class EndpointVLM:
@@ -110,7 +95,7 @@ class EndpointVLM:
             self._refuse(request.mechanism)
         came: SimpleQueue[tuple[int, Answer] | Exception | None] = SimpleQueue()  # None: a thread has ended
         turns, turn, stop = iter(range(len(requests))), threading.Lock(), threading.Event()
-        sent: dict[tuple[int, int | None], Sent] = {}
+        made: dict[tuple[int, int | None], Sent] = {}
 
         def work() -> None:
             try:
@@ -119,7 +104,7 @@ class EndpointVLM:
                         i = next(turns, None)
                         if i is None:
                             return
-                        image, new = self._sent(requests[i], sent)
+                        image, new = send_once(requests[i], self.family, made)
                     with self._slots:
                         came.put((i, self._answer(requests[i], image, new, stop)))
             except Stopped:
@@ -182,24 +167,6 @@ class EndpointVLM:
             raise BadInput(
                 f"{mechanism} works inside a model, and this one is behind {self._wire.where}; use resolution"
             )
-
-    def _sent(self, request: Request, seen: dict[tuple[int, int | None], Sent]) -> tuple[Sent, bool]:
-        """The request's image, and whether it was made now: once for all questions that share it and the budget."""
-        key = (id(request.image), request.budget)
-        if key in seen:
-            return seen[key], False
-        began = time.perf_counter()
-        if request.budget is None:
-            image = open_image(request.image)
-            tokens = native = count_tokens(self.family, *image.size)
-        else:
-            fitted = fit(request.image, request.budget, self.family)
-            image, tokens, native = fitted.image, fitted.tokens, fitted.native
-        data = io.BytesIO()
-        image.save(data, "PNG", compress_level=1)  # as small as the default's on real pages, in a third of its time
-        url = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
-        seen[key] = Sent(url, tokens, native, 1000 * (time.perf_counter() - began))
-        return seen[key], True
 
     def _answer(self, request: Request, image: Sent, new: bool, stop: threading.Event) -> Answer:
         body = self._body(request.question, image.url)

@@ -23,7 +23,7 @@ from torch import Tensor
 from stakes.models import plain_ops
 from stakes.models.cache import new_cache
 from stakes.models.clock import Clock
-from stakes.models.decoding import Decoded, end_ids, forward, plain_layers, read_past
+from stakes.models.decoding import Decoded, cut, end_ids, forward, penalty_of, plain_layers, read_past
 from stakes.models.fast_layers import Layers
 from stakes.models.fast_packing import Packed, packed, widen
 from stakes.models.fast_state import State, columns_for, rows_for, tokens_for
@@ -79,7 +79,7 @@ class FastDecoder:
         drops: Any = None,
     ) -> Decoded:
         """As ``decoding.greedy``. ``drops``: the in-model selector at work, which knows each layer's tokens."""
-        penalty = float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
+        penalty = penalty_of(model)
         count = len(prompt_ids)
         lengths: list[int] = batch.mask.sum(1).tolist()
         width = batch.mask.shape[1] if past is None else batch.mask.shape[1] + past[1].shape[1]
@@ -106,17 +106,7 @@ class FastDecoder:
                 if keep_logits:
                     logits_by_step.append(logits[:count].clone())
             written = state.written[:count].tolist()
-        return self._decoded(written, logits_by_step, max_new_tokens)
-
-    def _decoded(self, written: list[list[int]], logits: list[Tensor], most: int) -> Decoded:
-        """Cut at the end tokens; steps after the last end are no part of the answer."""
-        tokens, truncated = [], []
-        for row in written:
-            end = next((at for at, token in enumerate(row) if token in self.ends), most)
-            tokens.append(row[:end])
-            truncated.append(end == most)
-        steps = max(len(row) + (not cut) for row, cut in zip(tokens, truncated, strict=True))
-        return Decoded(tokens, truncated, logits[:steps])
+        return cut(written, self.ends, max_new_tokens, logits_by_step)
 
     def _state(self, rows: int, columns: int, steps: int, penalised: bool) -> State:
         vocabulary = self.model.lm_head.weight.shape[0] if penalised else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -17,35 +17,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stakes.errors import BadInput, LedgerBreach
-from stakes.models.base import DEFAULT_SELECTOR, MAX_NEW_TOKENS, Answer, Request
+from stakes.errors import LedgerBreach
+from stakes.models.base import MAX_NEW_TOKENS, Answer, Request
 from stakes.models.clock import STAGES, Clock
 from stakes.models.decoding import Decoded, greedy
+from stakes.models.encoding import encode_ahead
 from stakes.models.fast_decode import FastDecoder
-from stakes.models.images import Encoded, EncodedCache, Opened, by_area, open_once
-from stakes.models.memory import image_that_fits, out_of_memory, prompt_that_fits
-from stakes.models.prefix import Past, chosen, plan, read, rest
+from stakes.models.images import Encoded, EncodedCache, Opened
+from stakes.models.memory import out_of_memory, prompt_that_fits
+from stakes.models.prefix import Past, plan, read, rest
+from stakes.models.preparing import Job, prepare
 from stakes.models.processing import Processor
-from stakes.vision.deletion import Prompt, Selection, delete, pack, zero_mask
+from stakes.vision.deletion import pack
 from stakes.vision.deletion_layers import dropping
-from stakes.vision.selectors import make
-from stakes.vision.selectors.base import Scene, Selector, check_budget
-from stakes.vision.selectors.layers import LayerSelector
-
-
-@dataclass
-class Job:
-    """One request on its way: the prompt in front of the language model, and what was spent on it."""
-
-    request: Request
-    ids: Tensor
-    prompt: Prompt
-    native: int
-    encoder_tokens: int
-    inside: LayerSelector | None
-    realised: int
-    prefix: Hashable  # equal where the prompts are equal up to their last visual token; None: shared with nobody
-    spent: dict[str, float]
 
 
 @dataclass
@@ -95,11 +79,15 @@ class LocalVLM:
         for name in ("fast_decoder", "_encoder"):
             vars(self).pop(name, None)
 
+    def forget(self) -> None:
+        """Forget every encoded image, as before a timing."""
+        self.cache.clear()
+
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._one_at_a_time, torch.inference_mode():  # hooks sit on the one model: no two batches at once
             opened: dict[Hashable, Opened] = {}
-            ahead = self._encode_ahead(requests, opened) if self.fast_decoder is not None else {}
+            ahead = encode_ahead(self, requests, opened) if self.fast_decoder is not None else {}
             jobs = [self.prepare(request, opened) for request in requests]
             for job in jobs:
                 for stage, ms in ahead.items():
@@ -110,113 +98,11 @@ class LocalVLM:
             return [answers[i] for i in range(len(requests))]
 
     def prepare(self, request: Request, opened: dict[Hashable, Opened] | None = None) -> Job:
-        """Image and question to the prompt that the language model will read, tokens deleted.
+        """Image and question to the prompt that the language model will read (``preparing``).
 
         ``opened``: images of this call, fitted and named already, so that each is so once.
         """
-        clock = Clock(self.device)
-        with clock("host"):
-            fitted, image, key = open_once(request, self.family, {} if opened is None else opened)
-        selector = make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
-        encoded = self._encoded(image, key, selector, clock)
-        count = len(encoded.features)
-        if fitted is not None and count != fitted.tokens:
-            raise LedgerBreach(
-                f"an image fitted to {fitted.tokens} tokens at {image.size} took {count} in {self.family}"
-            )
-        with clock("host"):
-            ids = self.processor.ids(request.question, count)
-            before = tuple(ids[: ids.tolist().index(self.processor.image_token_id)].tolist())
-            prompt = self.prompt(ids, encoded)
-            ids = ids.to(self.device)
-        inside = None
-        kept: Hashable = "all"
-        realised = count
-        if selector is not None and request.budget is not None:
-            check_budget(request.budget, count)
-            self._check_attention()
-            if isinstance(selector, LayerSelector):
-                if request.mechanism != "deletion":
-                    raise BadInput(
-                        f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it"
-                    )
-                inside, realised = selector, request.budget
-            elif selector.merges and request.mechanism == "zero-mask":
-                raise BadInput(f"zero-mask keeps every token as it is, so {selector.name!r} must run with merge=False")
-            else:
-                scene = Scene(
-                    features=encoded.features,
-                    question=self._question(request.question),
-                    sample=request.sample if request.sample is not None else f"{key[0]}:{request.question}",
-                    received=encoded.received,
-                    keys=encoded.keys,
-                    rankings=encoded.rankings,
-                )
-                with clock("selector"):
-                    selection = selector.select(scene, request.budget)
-                prompt = self._realise(prompt, selection, request)
-                realised = len(selection.indices)
-                kept = (request.mechanism, chosen(selector, selection))
-        native = count if fitted is None else fitted.native
-        prefix = None if inside is not None or self._slides else (key, before, kept)
-        return Job(request, ids, prompt, native, count, inside, realised, prefix, dict(clock.spent))
-
-    def prompt(self, ids: Tensor, encoded: Encoded) -> Prompt:
-        """The unpruned prompt: embeddings with the image's features in their places, and its positions."""
-        visual = (ids == self.processor.image_token_id).nonzero()[:, 0]
-        positions = self.positions(ids, encoded)  # on the host, like the ids: a GPU would be asked a dozen times
-        after = int(positions.max()) + 1
-        ids, visual, positions = (x.to(self.device) for x in (ids, visual, positions))
-        embeds = self.model.get_input_embeddings()(ids)
-        embeds = embeds.index_copy(0, visual, encoded.features.to(embeds.dtype))
-        return Prompt(embeds, positions, visual, after, encoded.deepstack)
-
-    def _realise(self, prompt: Prompt, selection: Selection, request: Request) -> Prompt:
-        if request.mechanism == "zero-mask":
-            return zero_mask(prompt, selection)
-        shorter = delete(prompt, selection)
-        if (
-            shorter.tokens != request.budget
-            or len(prompt.embeds) - len(shorter.embeds) != prompt.tokens - shorter.tokens
-        ):
-            raise LedgerBreach(f"deletion left {shorter.tokens} visual tokens for a budget of {request.budget}")
-        return shorter
-
-    def _encoded(self, image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
-        attention = isinstance(selector, Selector) and selector.needs_encoder_attention
-        found = self.cache.get(key, attention=attention)
-        if found is None:
-            doing = f"encoding an image of {image.width}x{image.height} pixels"
-            with clock("encoder"), out_of_memory(doing, lambda: image_that_fits(self, image)):
-                found = self.encode(image, exact=key[2], attention=attention)
-            self.cache.put(key, found)
-        return found
-
-    def _encode_ahead(self, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> dict[str, float]:
-        """Encode the new images of a call together; milliseconds by stage. Those that want attention come later."""
-        clock = Clock(self.device)
-        new: dict[Hashable, Opened] = {}
-        with clock("host"):
-            for request in requests:
-                selector = make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
-                found = open_once(request, self.family, opened)
-                listens = isinstance(selector, Selector) and selector.needs_encoder_attention
-                if not listens and self.cache.get(found.key, attention=False) is None:
-                    new[found.key] = found
-        held = 0
-        with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
-            for lot in by_area(list(new.values())):
-                if 2 * held > self.cache.limit:  # more would push out what nobody has asked about yet
-                    break
-                encoded = self.encode_many([found.image for found in lot], [found.key[2] for found in lot])
-                for found, one in zip(lot, encoded, strict=True):
-                    self.cache.put(found.key, one)
-                    held += one.bytes
-        return dict(clock.spent)
-
-    def _question(self, question: str) -> Tensor:
-        embedded: Tensor = self.model.get_input_embeddings()(self.processor.question_ids(question).to(self.device))
-        return embedded
+        return prepare(self, request, {} if opened is None else opened)
 
     def _batch(self, jobs: Sequence[Job], groups: list[list[int]]) -> Iterator[tuple[int, Answer]]:
         """Answers by place: what each group shares is read once, then its questions."""
@@ -288,12 +174,7 @@ class LocalVLM:
         )
 
     @property
-    def _slides(self) -> bool:
+    def slides(self) -> bool:
+        """Whether some layers attend in sliding windows."""
         kinds = getattr(self.model.model.language_model.config, "layer_types", None) or []
         return "sliding_attention" in kinds
-
-    def _check_attention(self) -> None:
-        if self._slides:
-            raise BadInput(
-                "this checkpoint attends in sliding windows, where deleting a token moves the window; use resolution"
-            )

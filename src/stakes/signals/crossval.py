@@ -9,6 +9,7 @@ same is done with whole documents held out: questions on one page share their wo
     report.beyond[:3]                  # the weightiest n-grams that hold none of the rule's keywords
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -33,15 +34,20 @@ class Fold:
     fold: int
     n: int
     accuracy: float
-    f1: float  # of the dearest tier, as in the paper's table
-    kappa: float
+    f1: float | None  # of the dearest tier, as in the paper's table; None: it neither stands in the fold nor was said
+    kappa: float | None  # None: label and answer are one and the same tier throughout, so chance explains all
     strength: float
     idf: bool
 
 
 @dataclass(frozen=True)
 class Scores:
-    """All folds of one way of splitting: means over folds; Brier and calibration error over all held-out answers."""
+    """All folds of one way of splitting.
+
+    Accuracy is a mean over folds. F1 and kappa are those of all held-out answers of one repeat together, every question
+    once, and then means over repeats: a fold may hold one tier only, when whole documents are kept together, and has no
+    kappa of its own. Brier and calibration error are over all held-out answers.
+    """
 
     grouped: bool
     folds: tuple[Fold, ...]
@@ -88,7 +94,7 @@ class Report:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
+        """Return the report as plain JSON values; what is not defined is null."""
         return asdict(self)
 
 
@@ -141,7 +147,10 @@ def score_folds(
     names, labels = encode(questions, tiers, groups)
     done: list[Fold] = []
     chances, raw, truth = [], [], []
+    pooled: list[tuple[float, float]] = []  # F1 and kappa by repeat
     for repeat in range(repeats):
+        all_right: list[str] = []
+        all_said: list[str] = []
         for fold, (fitting, testing) in enumerate(split(labels, groups, folds, seed + repeat)):
             inner = None if groups is None else [groups[i] for i in fitting]
             trained = train(
@@ -154,21 +163,30 @@ def score_folds(
             said = [names[int(np.argmax(row))] for row in held]
             right = [tiers[i] for i in testing]
             table = Confusion.of(right, said, tiers=names)
-            f1 = float(f1_score(right, said, labels=[dearest], average="macro", zero_division=0.0))
-            done.append(Fold(repeat, fold, len(said), table.agreement, f1, table.kappa, trained.strength, trained.idf))
+            kappa = None if math.isnan(table.kappa) else table.kappa
+            f1 = _f1(right, said, dearest) if dearest in {*right, *said} else None
+            done.append(Fold(repeat, fold, len(said), table.agreement, f1, kappa, trained.strength, trained.idf))
+            all_right += right
+            all_said += said
+        # Labels of two tiers at least, so this kappa is always there (``encode``); and the dearest is one of them.
+        pooled.append((_f1(all_right, all_said, dearest), Confusion.of(all_right, all_said, tiers=names).kappa))
     accuracy = [fold.accuracy for fold in done]
     return Scores(
         grouped=groups is not None,
         folds=tuple(done),
         accuracy=float(np.mean(accuracy)),
         accuracy_sd=float(np.std(accuracy)),
-        f1=float(np.mean([fold.f1 for fold in done])),
-        kappa=float(np.mean([fold.kappa for fold in done])),
+        f1=float(np.mean([f1 for f1, _ in pooled])),
+        kappa=float(np.mean([kappa for _, kappa in pooled])),
         brier=brier(chances, truth),
         brier_raw=brier(raw, truth),
         ece=calibration_error(chances, truth),
         ece_raw=calibration_error(raw, truth),
     )
+
+
+def _f1(right: Sequence[str], said: Sequence[str], tier: str) -> float:
+    return float(f1_score(right, said, labels=[tier], average="macro", zero_division=0.0))
 
 
 def brier(chances: Sequence[Sequence[float]], truth: Sequence[int]) -> float:

@@ -1,8 +1,9 @@
 """Where are a judge's verdicts kept? In a cache on disk, or in a labels file that somebody wrote.
 
-The cache is append-only JSONL, one ``{"key", "model", "question", "tier"}`` a line, each written and flushed in one go:
-a killed run loses at most the line it was writing, and a torn last line is cut off at the next start. One process at a
-time per file. A labels file is JSONL ``{"id": …, "tier": …}`` or ``{"question": …, "tier": …}``.
+The cache is append-only JSONL, one ``{"key", "tier", "model", "question"}`` a line, each written and flushed in one go:
+a killed run loses at most the line it was writing, and a torn last line is cut off at the next start. A file that is
+no cache is refused and left as it was: it needs a whole verdict, or a last line that begins as one does. One process at
+a time per file. A labels file is JSONL ``{"id": …, "tier": …}`` or ``{"question": …, "tier": …}``.
 
 >>> verdict_key("judge-1", "rubric", "What is the total?")[:12]
 'ae3345156d71'
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stakes.errors import BadInput
+from stakes.files import is_torn
 
 
 def verdict_key(model: str, rubric: str, question: str) -> str:
@@ -42,6 +44,11 @@ class VerdictCache:
             for number, record in _records(whole, path):
                 self._verdicts[_text(record, "key", path, number)] = _text(record, "tier", path, number)
             if len(whole) < len(raw):
+                if not self._verdicts and not is_torn(raw[len(whole) :], ("key", "tier")):
+                    raise BadInput(
+                        f"{path} is no judge's cache: no line of it is a verdict, nor begins as one does; it is left "
+                        "as it was, so give another file"
+                    )
                 os.truncate(path, len(whole))
         except OSError as error:
             raise BadInput(f"cannot use {path} as the judge's cache: {error.strerror}") from None

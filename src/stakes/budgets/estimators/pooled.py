@@ -15,7 +15,7 @@ together; by how much is read off the documents (``pairing``). It is worked out 
 rough part, that is, as if the curve were smooth: a dip that such noise cannot explain is then taken for real.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 
@@ -26,6 +26,7 @@ from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve
 
 Array = NDArray[np.float64]
+Rough = tuple[float, ...]
 
 # Standard deviations, in units of error rate.
 SHARED = (0.1, 0.3)  # g
@@ -33,6 +34,7 @@ OWN = (0.0, 0.02, 0.05, 0.12, 0.3)  # s_t (per unit of standardised x) and h_t
 ROUGH = (0.01, 0.03, 0.06)  # w_t
 LENGTHS = (0.4, 0.8)  # over which g and h_t change, in units of standardised x
 WIDE = 3.0  # a, s and a_t: any level, any common slope
+FEW = 4  # tiers up to which one matrix for all is quickest; beyond, its cubic cost is not paid (``_by_tier``)
 
 
 def pooled(curves: Mapping[str, Curve], measured: ByDocument | None = None) -> dict[str, Curve]:
@@ -46,8 +48,13 @@ def pooled(curves: Mapping[str, Curve], measured: ByDocument | None = None) -> d
     fitted = rate
     for rough in ((0.0,), ROUGH):
         level = np.clip(fitted, 1 / (n + 2), 1 - 1 / (n + 2))  # a measured 0 is not without noise
-        priors = _priors(tuple(map(float, x)), tuple(map(int, owner)), rough)
-        fitted = rate.mean() + _average(priors, rate - rate.mean(), _noise(level, n, owner, share))
+        if len(tiers) <= FEW:
+            priors = _priors(tuple(map(float, x)), tuple(map(int, owner)), rough)
+            fitted = rate.mean() + _average(priors, rate - rate.mean(), _noise(level, n, owner, share))
+        else:
+            rows = [np.flatnonzero(owner == t) for t in range(len(tiers))]
+            noises = [_noise(level[row], n[row], owner[row], share) for row in rows]
+            fitted = rate.mean() + _by_tier(x, rows, rate - rate.mean(), noises, rough)
     # Rounded, so that what is flat stays flat, and budgets that make no difference tie.
     fitted = fitted.clip(0, 1).round(9)
     return {
@@ -79,6 +86,46 @@ def _average(priors: Array, rate: Array, noise: Array) -> Array:
     logs = -0.5 * (solved @ rate + np.linalg.slogdet(total)[1])
     weight = np.exp(logs - logs.max())
     means = (priors @ solved[..., None])[..., 0]
+    return np.asarray(weight @ means / weight.sum())
+
+
+def _by_tier(x: Array, rows: Sequence[NDArray[np.int64]], rate: Array, noises: Sequence[Array], rough: Rough) -> Array:
+    """``_average`` for many tiers, whose cost grows with their number and not with its cube.
+
+    What tiers share is a prior S over the budgets, what is a tier's own a block D_t of its own points, so that by the
+    matrix inversion lemma, with P the prior part of D, E_t the tier's choice of budgets and M = sum_t E_t' D_t^-1 E_t,
+
+        shared part = y = (I + S M)^-1 S sum_t E_t' D_t^-1 r_t,      mean_t = E_t y + P_t D_t^-1 (r_t - E_t y)
+        log det = log det(I + S M) + sum_t log det D_t
+    """
+    budgets, column = np.unique(x, return_inverse=True)
+    place = (budgets - x.mean()) / (x.std() or 1.0)
+    slope, gaps, eye = np.outer(place, place), np.subtract.outer(place, place) ** 2, np.eye(len(place))
+    shares, owns = [], []
+    for length, shared, own, r in product(LENGTHS, SHARED, OWN, rough):
+        smooth = np.exp(-gaps / (2 * length**2))
+        shares.append(WIDE**2 * (1 + slope) + shared**2 * smooth)
+        owns.append(WIDE**2 + own**2 * (smooth + slope) + r**2 * eye)
+    prior, block = np.array(shares), np.array(owns)
+    inner, pull, logs = np.zeros_like(prior), np.zeros(prior.shape[:2]), np.zeros(len(prior))
+    solved = []
+    for row, noise in zip(rows, noises, strict=True):
+        total = block[:, column[row][:, None], column[row]] + noise
+        right = np.column_stack([eye[column[row]], rate[row]])
+        solved.append(np.linalg.solve(total, np.broadcast_to(right, (len(total), *right.shape))))
+        logs -= 0.5 * np.linalg.slogdet(total)[1]
+        inner[:, column[row]] += solved[-1][..., :-1]
+        pull[:, column[row]] += solved[-1][..., -1]
+    both = eye + prior @ inner
+    y = np.linalg.solve(both, prior @ pull[..., None])
+    logs -= 0.5 * np.linalg.slogdet(both)[1]
+    means = np.empty((len(prior), len(x)))
+    for row, found in zip(rows, solved, strict=True):
+        left = found[..., -1:] - found[..., :-1] @ y
+        logs -= 0.5 * (left[..., 0] @ rate[row])
+        mine = block[:, column[row][:, None], column[row]]
+        means[:, row] = (y[:, column[row]] + mine @ left)[..., 0]
+    weight = np.exp(logs - logs.max())
     return np.asarray(weight @ means / weight.sum())
 
 

@@ -1,0 +1,55 @@
+"""How is a file kept so that nothing of anybody's is lost? Written whole or not at all, and cut only where it is ours.
+
+``write_whole`` puts a finished file in the old one's place. A new file gets the mode that the umask leaves, as any
+program's does; an old one keeps its own, so that a gateway under another user can go on reading it.
+
+``is_torn`` tells whether some bytes can be the beginning of a line that this program writes: JSON objects whose first
+fields have known names in a known order. A log may end in half such a line, because its writer was killed; a file that
+somebody named by mistake does not, and must stay as it is.
+
+    >>> is_torn(b'{"key": "k1", "ti', ("key", "tier")), is_torn(b'{"my": "one-line file"}', ("key", "tier"))
+    (True, False)
+"""
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+_VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|null|true|false|-?\d[\d.eE+-]*')
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all, and wait until it is on disk; an OSError leaves what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    # Not mkstemp, which makes every file its owner's alone (0600) whatever the umask says.
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            if path.exists():
+                os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def is_torn(tail: bytes, names: Sequence[str]) -> bool:
+    """Whether ``tail`` can begin a line ``{"name": value, …}`` with these names first, in this order."""
+    rest = tail.decode("utf-8", "replace")
+    for number, name in enumerate(names):
+        lead = f'{", " if number else "{"}"{name}": '
+        if not rest.startswith(lead):
+            return lead.startswith(rest)
+        rest = rest[len(lead) :]
+        value = _VALUE.match(rest)
+        if value is None:
+            return rest.startswith('"') or any(word.startswith(rest) for word in ("null", "true", "false", "-"))
+        rest = rest[value.end() :]
+    return rest.startswith(", ") or rest in ("", ",", "}")

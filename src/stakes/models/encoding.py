@@ -1,0 +1,62 @@
+"""When is an image encoded? Once, when it is first asked about; on the fast path, the new ones of a call together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stakes.models.base import DEFAULT_SELECTOR, Request
+from stakes.models.clock import Clock
+from stakes.models.images import Encoded, Opened, by_area, open_once
+from stakes.models.memory import image_that_fits, out_of_memory
+from stakes.vision.selectors import make
+from stakes.vision.selectors.base import Selector
+
+if TYPE_CHECKING:
+    from stakes.models.local import LocalVLM
+
+
+def selector_of(request: Request) -> Any:
+    """Who chooses the tokens that stay; None where nothing is deleted."""
+    return make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
+
+
+def _listens(selector: Any) -> bool:
+    return isinstance(selector, Selector) and selector.needs_encoder_attention
+
+
+def encode_once(vlm: LocalVLM, image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
+    """An image's features: those kept under its name, with the attention that the selector wants, or new ones."""
+    attention = _listens(selector)
+    found = vlm.cache.get(key, attention=attention)
+    if found is None:
+        doing = f"encoding an image of {image.width}x{image.height} pixels"
+        with clock("encoder"), out_of_memory(doing, lambda: image_that_fits(vlm, image)):
+            found = vlm.encode(image, exact=key[2], attention=attention)
+        vlm.cache.put(key, found)
+    return found
+
+
+def encode_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> dict[str, float]:
+    """Encode the new images of a call together; milliseconds by stage. Those that want attention come later."""
+    clock = Clock(vlm.device)
+    new: dict[Hashable, Opened] = {}
+    with clock("host"):
+        for request in requests:
+            selector = selector_of(request)
+            found = open_once(request, vlm.family, opened)
+            if not _listens(selector) and vlm.cache.get(found.key, attention=False) is None:
+                new[found.key] = found
+    held = 0
+    with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
+        for lot in by_area(list(new.values())):
+            if 2 * held > vlm.cache.limit:  # more would push out what nobody has asked about yet
+                break
+            encoded = vlm.encode_many([found.image for found in lot], [found.key[2] for found in lot])
+            for found, one in zip(lot, encoded, strict=True):
+                vlm.cache.put(found.key, one)
+                held += one.bytes
+    return dict(clock.spent)

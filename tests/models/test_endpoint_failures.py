@@ -1,0 +1,137 @@
+"""Through a real server that fails: what passes is retried, what stays is named and is never an answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from tests.models.chat_server import Said, Server, completion, honest, image_usage, parts, seen_tokens
+from tests.models.endpoints import PAGE, Ask, ask
+
+from stakes.errors import BadInput, StakesError
+from stakes.models import Request
+from stakes.models.endpoint import EndpointVLM
+
+# The scripted server drops connections on purpose; its own half-closed sockets are not what is tested.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Said(status=500),
+        Said("busy", 503),
+        Said("slow down", 429),
+        Said("<html>", 200),
+        Said("[" * 100_000, 200),
+        Said(json.dumps({"choices": []})),
+        Said(json.dumps({"error": {"message": "overloaded"}})),
+        Said("null"),
+        Said(drop=True),
+        completion(None),
+        completion(""),
+        completion(" \n"),
+        completion(["yes"]),
+        completion("ye", finish="abort"),
+        completion("ye", finish=["stop"]),
+    ],
+)
+def test_a_failure_that_passes_is_retried(server: Server, endpoint: Ask, failure: Said) -> None:
+    server.script = lambda body, n: failure if n < 2 else honest(body, n)
+    assert ask(endpoint()).text == "re: What? Answer briefly."
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (Said("boom", 500), "HTTP 500"),
+        (Said("<html>"), "is not JSON: <html>"),
+        (Said("{}"), "is not a chat completion"),
+        (Said(drop=True), "RemoteProtocolError"),
+        (completion(None, finish="length"), "has no text"),
+        (completion("", image_usage(63)), "has no text"),
+        (completion("half", finish="content_filter"), r"did not finish \(content_filter\)"),
+    ],
+)
+def test_a_failure_that_stays_is_named_and_never_an_answer(
+    server: Server, endpoint: Ask, failure: Said, says: str
+) -> None:
+    server.script = lambda body, n: failure
+    with pytest.raises(StakesError, match=f"gave no answer in 3 tries.*{says}"):
+        ask(endpoint(tries=3))
+    assert len(server.asked) == 3
+
+
+def test_an_empty_answer_is_taken_only_where_that_was_asked_for(server: Server, endpoint: Ask) -> None:
+    server.script = lambda body, n: completion("", image_usage(seen_tokens(body)))
+    assert ask(endpoint(empty="answer")).text == ""
+    server.script = lambda body, n: completion("", image_usage(seen_tokens(body)), "length")
+    with pytest.raises(StakesError, match="has no text"):
+        ask(endpoint(empty="answer", tries=1))
+
+
+def test_retry_after_holds_back_every_request(server: Server, endpoint: Ask) -> None:
+    def busy_once(body: dict[str, Any], n: int) -> Said:
+        return Said("slow down", 429, {"retry-after": "1"}) if n == 0 else honest(body, n)
+
+    server.script = busy_once
+    endpoint(concurrency=1).answer([Request(PAGE, "What?", 64), Request(PAGE, "Who?", 64)])
+    assert server.times[1] - server.times[0] >= 1
+    server.script = lambda body, n: Said("slow down", 429, {"retry-after": "3600"})
+    began = time.monotonic()
+    with pytest.raises(StakesError, match="in 1 try .*HTTP 429, asking to wait 3600 s"):
+        ask(endpoint())
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("trickle", [False, True])
+def test_a_request_that_takes_too_long_is_given_up_and_retried(server: Server, endpoint: Ask, trickle: bool) -> None:
+    def slow_once(body: dict[str, Any], n: int) -> Said:
+        said = honest(body, n)
+        if n == 0 and not trickle:
+            time.sleep(0.8)
+        return Said(said.text, trickle=0.05) if n == 0 and trickle else said
+
+    server.script = slow_once
+    assert ask(endpoint(timeout_s=0.3)).text == "re: What? Answer briefly."
+    assert len(server.asked) == 2
+    server.script = lambda body, n: slow_once(body, 0)
+    with pytest.raises(StakesError, match="ReadTimeout"):
+        ask(endpoint(timeout_s=0.3, tries=1))
+
+
+def test_a_server_that_is_gone_is_named_and_says_what_had_come(server: Server, endpoint: Ask) -> None:
+    def dies(body: dict[str, Any], n: int) -> Said:
+        return honest(body, n) if n < 3 else Said(drop=True)
+
+    server.script = dies
+    with pytest.raises(StakesError, match=r"gave no answer in 2 tries.*\(3 of the 6 answers asked for together"):
+        endpoint(tries=2, concurrency=1).answer([Request(PAGE, f"Question {i}?", 64) for i in range(6)])
+    assert len(server.asked) == 5, "the rest of the batch is not asked"
+    server.stop()
+    with pytest.raises(StakesError, match="ConnectError"):
+        EndpointVLM(server.url, tries=2, pause_s=0.01)
+
+
+def test_a_refusal_is_not_retried_and_keeps_the_key_and_the_image_to_itself(server: Server, endpoint: Ask) -> None:
+    server.script = lambda body, n: Said(json.dumps({"error": {"message": f"bad key sk-1\x1b[31m {body}"}}), 401)
+    with pytest.raises(BadInput, match=r"refused the request \(HTTP 401\): bad key … ?\[31m") as caught:
+        ask(endpoint(api_key="sk-1"))
+    assert len(server.asked) == 1
+    assert len(str(caught.value)) < 400
+    with pytest.raises(BadInput, match=r"HTTP 404.*does the address end in /v1\?"):
+        EndpointVLM(server.url.removesuffix("/v1"))
+
+
+def test_the_first_failure_stops_the_rest(server: Server, endpoint: Ask) -> None:
+    def one_is_refused(body: dict[str, Any], n: int) -> Said:
+        return Said("no", 400) if "3?" in parts(body)[1] else Said("later", 503)
+
+    server.script = one_is_refused
+    began = time.monotonic()
+    with pytest.raises(BadInput, match="HTTP 400"):
+        endpoint(pause_s=30).answer([Request(PAGE, f"Question {i}?", 64) for i in range(6)])
+    assert time.monotonic() - began < 5, "those that were waiting to try again gave up"

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.machine import about, printed
+from benchmarks.machine import about, about_table, printed
 
 from stakes import models
 from stakes.budgets.calibrate import PAPER_GRID
@@ -41,6 +41,7 @@ from stakes.models.images import EncodedCache
 from stakes.vision.resize import fit
 
 TOGETHER = 8  # pages in one call
+COLUMNS = ("budget", "plain, ms an answer", "ours, ms an answer", "ratio")
 
 
 def tiny_model() -> Any:
@@ -152,6 +153,10 @@ def throughput(model: Any, drawn: Sequence[Page], options: argparse.Namespace, n
     plain_s, ours_s = (sum(s for (who, _), s in spent.items() if who == name) for name in ("plain", "ours"))
     whole = [f"{1e3 * seconds / total:.1f}" for seconds in (plain_s, ours_s)]
     rows.append(["all", *whole, f"{plain_s / ours_s:.2f}×"])
+    said = (
+        f"{total / ours_s:.2f} answers a second over {len(options.budgets)} budgets, by the plain loop "
+        f"{total / plain_s:.2f}: {plain_s / ours_s:.2f} times as many; {wrong} of {total} answers differ."
+    )
     return {
         "answers": total,
         "different": wrong,
@@ -159,7 +164,7 @@ def throughput(model: Any, drawn: Sequence[Page], options: argparse.Namespace, n
         "ours_per_s": total / ours_s,
         "ratio": plain_s / ours_s,
         "stages_ms": {stage: ms / total for stage, ms in stages.items()},
-        "tables": {"answering": {"columns": ["budget", "plain, ms an answer", "ours", "ratio"], "rows": rows}},
+        "tables": {"answering": {"columns": COLUMNS, "rows": rows, "findings": [said]}},
     }
 
 
@@ -193,11 +198,11 @@ def main() -> None:
     setting |= {"model": options.model or "tiny", "time": "processor" if options.cpu else "wall"}
     gpu = {} if options.device == "cpu" else {"gpu": torch.cuda.get_device_name()}
     results = {"about": about("torch", "transformers") | gpu, "setting": setting, **found}
+    results["tables"]["answering-about"] = about_table(results["about"])
     print(f"{setting['model']}, {options.mechanism}, {options.pages} pages x {options.questions} questions")
     print(printed(results["tables"]["answering"]))
-    print(f"answers a second: plain {found['plain_per_s']:.2f}, ours {found['ours_per_s']:.2f}")
+    print(*results["tables"]["answering"]["findings"])
     print("ours by stage, ms an answer: " + ", ".join(f"{name} {ms:.1f}" for name, ms in found["stages_ms"].items()))
-    print(f"{found['different']} of {found['answers']} answers differ")
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if found["different"] and options.device == "cpu":

@@ -22,8 +22,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import growth_offline, growth_online
 from benchmarks.growth_figure import draw
-from benchmarks.growth_ladder import Ladder, climb, timer
-from benchmarks.machine import about, printed
+from benchmarks.growth_ladder import ROOM, Ladder, climb, timer
+from benchmarks.machine import about, about_table, printed
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -49,6 +49,22 @@ def tables(rows: list[dict[str, Any]]) -> dict[str, Any]:
         f"growth-{name.replace(' ', '-')}": table([row for row in rows if row["against"] == name])
         for name in quantities
     }
+
+
+def findings(rows: list[dict[str, Any]]) -> list[str]:
+    """How many ladders there are, and which of them grow faster than they must."""
+    faster = [f"{row['what']} against {row['against']}" for row in rows if row["faster"]]
+    above = [
+        f"{row['what']} against {row['against']} ({row['exponent']:.2f}, {row['low']:.2f} to {row['high']:.2f}; "
+        f"{row['must']:.3g})"
+        for row in rows
+        if row["exponent"] > row["must"] + ROOM and not row["faster"]
+    ]
+    said = f"{len(rows)} ladders. Faster than it must, even at the low end of its interval, grows: "
+    found = [said + ("; ".join(faster) or "nothing") + "."]
+    if above:
+        found.append(f"Above it by more than {ROOM}, within its interval: {'; '.join(above)}.")
+    return found
 
 
 def main() -> None:
@@ -90,15 +106,16 @@ def main() -> None:
         "rows": rows,
         "tables": tables(rows),
     }
+    results["tables"]["growth-about"] = about_table(results["about"]) | {"findings": findings(rows)}
     for shown in results["tables"].values():
         print(printed(shown))
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if options.figure:
         options.figure.write_text(draw(rows), encoding="utf-8")
-    faster = [f"{row['what']} against {row['against']}" for row in rows if row["faster"]]
-    if faster:
-        raise SystemExit(f"faster than it must grows: {'; '.join(faster)}")
+    print("\n".join(findings(rows)))
+    if any(row["faster"] for row in rows):
+        raise SystemExit(1)
 
 
 def merged(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:

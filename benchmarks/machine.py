@@ -42,6 +42,11 @@ def processor() -> str:
     return names[0] if names else platform.machine()
 
 
+def about_table(facts: dict[str, Any]) -> dict[str, Any]:
+    """Machine, versions and date as a table of one row."""
+    return {"columns": list(facts), "rows": [[str(value) for value in facts.values()]]}
+
+
 def printed(table: dict[str, Any]) -> str:
     """A table of a results file as text."""
     return as_markdown(table["columns"], table["rows"])

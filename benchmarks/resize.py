@@ -30,12 +30,12 @@ from PIL import Image, features
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.machine import about, printed
 from benchmarks.photographs import photograph
+from benchmarks.resize_tables import BAR, tables
 
 from stakes.vision.resize import fit
 from stakes.vision.sizes import best_grid
 
 BUDGETS = (32, 96, 304, 576)
-BAR = 304  # tokens at which the limits are taken apart
 SCALES = (1, 2, 4, 8)
 
 
@@ -135,34 +135,6 @@ def search(rounds: int = 200) -> dict[str, float]:
     }
 
 
-def tables(results: dict[str, Any]) -> dict[str, Any]:
-    """What the documentation shows."""
-
-    def spread(values: Sequence[float], unit: str = "") -> str:
-        return f"{median(values):.1f}{unit} ({min(values):.1f} to {max(values):.1f})"
-
-    rows = []
-    for part in results["budgets"]:
-        pages = part["pages"]
-        cells = [part["budget"], *(spread([page[key] for page in pages]) for key in ("fit_ms", "plain_ms"))]
-        cells += [spread([page["ratio"] for page in pages], "×"), min(page["psnr"] for page in pages)]
-        if results["peer"] is None:
-            cells += [spread([page["vips_ratio"] for page in pages], "×"), min(page["vips_psnr"] for page in pages)]
-        rows.append([_short(cell) for cell in cells])
-    columns = ["tokens", "fit, ms", "plain, ms", "plain / fit", "least PSNR, dB"]
-    columns += ["pyvips / fit", "its least PSNR"] if results["peer"] is None else []
-    keys = ["scale", "decode_ms", "resample_ms", "times_target", "ratio", "least_ratio", "least_psnr"]
-    below = [
-        [round(row[key], 1) if isinstance(row[key], float) else row[key] for key in keys] for row in results["limits"]
-    ]
-    heads = ["decoded at", "decode, ms", "resample, ms", "times the target", "plain / both", "least", "least PSNR, dB"]
-    return {"resize": {"columns": columns, "rows": rows}, "resize-limits": {"columns": heads, "rows": below}}
-
-
-def _short(cell: object) -> object:
-    return f"{cell:.1f}" if isinstance(cell, float) else cell
-
-
 def peer_missing() -> str | None:
     """Why pyvips cannot take part; None where it can."""
     try:
@@ -208,6 +180,7 @@ def main() -> None:
     print(f"{len(photographs)} photographs, {sum(map(len, photographs)) / len(photographs) / 1e6:.1f} MB on average")
     for table in results["tables"].values():
         print(printed(table))
+    print("\n".join(results["tables"]["resize"]["findings"]))
     if why_not:
         print(why_not)
     print(

@@ -48,8 +48,8 @@ def policy(high: int, low: int) -> str:
         for name, budget in (("high", high), ("low", low))
     }
     tiers = {
-        "high": {"cost": 5, "budget": high, "curve": curves["high"]},
-        "low": {"cost": 1, "budget": low, "curve": curves["low"]},
+        "high": {"cost": 5, "budget": high, "curve": curves["high"], "disagreement": 0.16},
+        "low": {"cost": 1, "budget": low, "curve": curves["low"], "disagreement": 0.16},
     }
     return json.dumps(
         {"schema": 1, "mean_budget": MEAN, "burst": BURST, "floor": 16, "tiers": tiers, "fingerprint": f"{high}-{low}"}

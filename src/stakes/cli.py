@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from stakes.commands import data
+from stakes.commands import data, signal
 from stakes.commands.calibrate import calibrate
 from stakes.commands.demo import demo
 from stakes.commands.doctor import doctor
@@ -36,6 +36,7 @@ app.command()(explain)
 app.command()(reproduce)
 app.command()(tokens)
 app.add_typer(data.app, name="data")
+app.add_typer(signal.app, name="signal")
 app.command()(calibrate)
 app.command()(evaluate)
 app.command()(serve)

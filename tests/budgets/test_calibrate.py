@@ -108,8 +108,18 @@ def test_a_check_that_cannot_be_made_says_why(asked: list[Asked], folder: Path) 
     assert "the second half of the 1 documents has no question of tier 'high'" in found.why_not_held_out
     rows = [outcome for outcome in found.run.outcomes.values() if outcome.budget > 304]
     two = rows + [replace(row, document="other", sample=f"{row.sample}'") for row in rows]
-    with pytest.raises(InfeasibleBudget, match="a total of 1216 tokens is too small"):
+    with pytest.raises(InfeasibleBudget, match="the smallest measured budget is 400, above the mean budget of 304"):
         held_out(two, COSTS, 304)
+
+
+def test_the_check_is_at_equal_tokens_though_the_mean_is_between_two_budgets(asked: list[Asked], folder: Path) -> None:
+    """Of a mean of 290 uniform can spend 200: a choice that spent 290 would win by tokens and not by choosing."""
+    found = calibrate(
+        Oracle(), asked, {"high": 1.001, "low": 1.0}, 290, KeywordRule(), log=folder / "off.jsonl", grid=(100, 200, 300)
+    )
+    assert found.held_out is not None
+    assert found.held_out.uniform_budget == 200
+    assert sum(found.held_out.budgets.values()) <= 2 * 200, found.held_out
 
 
 def test_a_floor_and_another_mechanism_reach_the_policy(asked: list[Asked], folder: Path) -> None:

@@ -131,6 +131,21 @@ def test_ceilings_raise_the_budgets_that_ship_and_share_the_risk() -> None:
         certify(measured, costs, 304, ceilings={"high": 0.2, "low": 0.2})
 
 
+def test_a_ceiling_that_is_not_met_shares_the_risk_as_one_that_is() -> None:
+    """Whether it is met shows on the second half only, so it must not make the test on that half an easier one."""
+    levels = []
+    for seed in range(6):
+        measured = simulate(published(), {"high": 120, "low": 120}, np.random.default_rng(seed))
+        tests = []
+        for share, met in ((0.0001, False), (0.9, True)):
+            certificate = certify(measured, {"high": 5.0, "low": 1.0}, 304, ceilings={"high": share})
+            assert certificate.ceilings["high"].met is met
+            tests.append(certificate.no_harm)
+        assert tests[0] == tests[1]
+        levels += [test.level for test in tests if test is not None]
+    assert max(levels) > 0.95
+
+
 def test_tiered_budgets_never_spend_more_than_uniform() -> None:
     """A mean of 303 affords uniform 224 on this grid; the choice is held to that."""
     measured = _measured()

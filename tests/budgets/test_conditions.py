@@ -1,42 +1,104 @@
-"""What the budgets were chosen for, from a policy's curves alone: safe, and no looser than the curves make it."""
+"""What the budgets were chosen for: from the log or the policy file, the same, and never from error rates."""
+
+import json
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stakes import Policy
-from stakes.budgets.conditions import Conditions, same_answer
+from stakes.budgets.by_document import by_document
+from stakes.budgets.conditions import Conditions, disagreements, same_answer
+from stakes.budgets.policy import CurveRecord, TierPlan
 from stakes.budgets.watch import Watch
 from stakes.errors import BadInput
+from stakes.evaluation.grading import grade, is_correct
+from stakes.evaluation.outcomes import Outcome
 
 
-def policy(errors: tuple[float, float], count: int, low: int = 100) -> Policy:
-    curve = {"budgets": (64, 576), "errors": errors, "counts": (count, count)}
-    other = {**curve, "counts": (low, low)}
-    tiers = {"high": {"cost": 5, "budget": 64, "curve": curve}, "low": {"cost": 1, "budget": 576, "curve": other}}
-    return Policy.model_validate({"schema": 1, "mean_budget": 304, "tiers": tiers})
+def policy(high: float | None, low: float | None, curves: bool = True, **more: Any) -> Policy:
+    curve = {"budgets": (64, 576), "errors": (0.1, 0.05), "counts": (300, 300)}
+    tiers = {
+        "high": {"cost": 5, "budget": 64, "disagreement": high, "curve": curve if curves else None},
+        "low": {"cost": 1, "budget": 576, "disagreement": low, "curve": {**curve, "counts": (100, 100)}},
+    }
+    return Policy.model_validate({"schema": 1, "mean_budget": 304, "tiers": tiers, **more})
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 400))
-def test_more_than_both_errors_and_less_the_more_was_measured(at: float, full: float, count: int) -> None:
-    found = Conditions.of_policy(policy((at, full), count)).disagreement
-    more = Conditions.of_policy(policy((at, full), 16 * count)).disagreement
-    assert min(0.999, round(at * count) / count + round(full * count) / count) <= found["high"] <= 0.999
-    assert more["high"] <= found["high"] + 1 / count  # counts are whole numbers
-    assert found["low"] >= min(0.999, 2 * round(100 * full) / 100)
+def said(sample: int, tier: str, budget: int, prediction: str, answer: str = "42", metric: str = "relaxed") -> Outcome:
+    score = grade(prediction, [answer], metric)
+    return Outcome(
+        f"q{sample}", f"d{sample // 2}", tier, "resolution", None, budget, 999, budget, prediction, False, score,
+        is_correct(score), metric, 1.0, "r",
+    )  # fmt: skip
 
 
-def test_the_mix_is_the_calibrations() -> None:
-    found = Conditions.of_policy(policy((0.1, 0.05), 300))
+def test_a_policy_allows_what_its_calibration_saw_and_some_slack() -> None:
+    found = Conditions.of_policy(policy(0.1, 0.995))
+    assert found.disagreement == {"high": pytest.approx(0.12), "low": 0.999}
     assert found.mix == {"high": 0.75, "low": 0.25}
-    # Clopper and Pearson at 97.5 %: 30 of 300 up to 13.97 %, 15 of 300 up to 8.11 %; and the slack
-    assert found.disagreement["high"] == pytest.approx(0.1397 + 0.0811 + 0.02, abs=5e-4)
+    assert Conditions.of_policy(policy(0.1, 0.0, curves=False)).mix == {}  # nothing says which tiers came
 
 
-def test_a_policy_without_curves_says_what_to_do() -> None:
-    tiers = {"high": {"cost": 5, "budget": 64}, "low": {"cost": 1, "budget": 64}}
-    with pytest.raises(BadInput, match="--shadow-allow high=0.1"):
-        Conditions.of_policy(Policy.model_validate({"schema": 1, "mean_budget": 64, "tiers": tiers}))
+def test_a_policy_that_does_not_say_is_refused_whatever_its_errors_are() -> None:
+    for high, low, told in ((None, 0.1, "high"), (0.1, None, "low")):
+        with pytest.raises(BadInput, match=f"worded otherwise.*--shadow-outcomes.*--shadow-allow {told}=0.1"):
+            Conditions.of_policy(policy(high, low))
+
+
+answers_given = st.lists(
+    st.tuples(st.sampled_from(["42", "42 in total", "it is 42.", "43"]), st.sampled_from(["42", "$42", "43", "?"])),
+    min_size=4,
+    max_size=30,
+)
+
+
+@settings(max_examples=25)
+@given(answers_given)
+def test_the_policy_says_what_the_log_says(pairs: list[tuple[str, str]]) -> None:
+    outcomes, tiers = [], ["high", "low"]
+    for i, (small, full) in enumerate(pairs):
+        outcomes += [said(i, tiers[i % 2], 64, small), said(i, tiers[i % 2], 576, full)]
+    budgets = {"high": 64, "low": 576}
+    upper = disagreements(outcomes, budgets)
+    curves = by_document(outcomes, tiers).curves()
+    plans = {
+        tier: TierPlan(cost=1, budget=budgets[tier], disagreement=upper[tier], curve=CurveRecord.of(curves[tier]))
+        for tier in tiers
+    }
+    saved = Policy.from_record(json.loads(json.dumps(Policy(mean_budget=304, tiers=plans).model_dump(by_alias=True))))
+    log, file = Conditions.of(outcomes, budgets), Conditions.of_policy(saved)
+    assert file.disagreement == pytest.approx(log.disagreement)
+    assert file.mix == pytest.approx(log.mix)
+    seen = [not same_answer(small, full) for small, full in pairs[::2]]
+    assert upper["high"] >= sum(seen) / len(seen)  # a bound from above
+    assert upper["low"] >= 0  # its budget is the largest: never differs from itself
+
+
+def test_right_answers_that_are_worded_otherwise_raise_no_alarm() -> None:
+    """Under relaxed grading all answers are right, and a quarter differ: errors of 0 would have allowed 3 % or so."""
+    words = ["42 in total", "42", "42", "42"] * 500
+    outcomes = []
+    for i in range(400):
+        tier = "high" if i < 200 else "low"
+        outcomes += [said(i, tier, 64, words[i]), said(i, tier, 576, "42")]
+    assert all(outcome.correct for outcome in outcomes)
+    upper = disagreements(outcomes, {"high": 64, "low": 64})
+    assert 0.25 < upper["high"] < 0.35
+    watch = Watch(Conditions.of_policy(policy(upper["high"], upper["low"])))
+    for i in range(2000):
+        watch.compare("high", same_answer(words[i], "42"))
+    assert watch.alarms() == {}
+
+
+def test_with_soft_stakes_it_goes_by_the_tier_read_and_the_budget_given() -> None:
+    soft = {"price": 0.001, "disagreement": {"high": 0.1, "low": 0.3}, "mix": {"high": 0.2, "low": 0.8}}
+    found = Conditions.of_policy(policy(0.9, 0.9, soft=soft))
+    assert found.disagreement == {"high": pytest.approx(0.12), "low": pytest.approx(0.32)}
+    assert found.mix == soft["mix"]
+    with pytest.raises(BadInput, match="otherwise; calibrate again, or say .* --shadow-allow high=0.1"):
+        Conditions.of_policy(policy(0.9, 0.9, soft={"price": 0.001}))
 
 
 @pytest.mark.parametrize(

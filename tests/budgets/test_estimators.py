@@ -1,5 +1,7 @@
 """Estimators give curves on the same grid, do what they are named for, and choose better than the plain argmin."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -97,6 +99,20 @@ def test_a_single_sharp_point_is_kept_when_many_answers_stand_behind_it() -> Non
     many, few = (fit("pooled", {"high": Curve(GRID, errors, n), "low": published()["low"]})["high"] for n in (5000, 30))
     assert many.error(480) < many.error(576) - 0.02
     assert few.error(480) > few.error(576)
+
+
+@pytest.mark.parametrize("dependence", [0.0, 0.3, 0.8])
+def test_pairing_is_the_same_where_some_budgets_were_asked_less(dependence: float) -> None:
+    """As after a race: the first documents at every budget, the rest at the largest ones only."""
+    full = _measured(2000, dependence=dependence)
+    mask = np.ones((len(full), len(full.budgets)), dtype=np.int64)
+    mask[800:, :7] = 0
+    some = replace(
+        full,
+        wrong={tier: wrong * mask for tier, wrong in full.wrong.items()},
+        asked={tier: asked * mask for tier, asked in full.asked.items()},
+    )
+    assert pairing(some) == pytest.approx(pairing(full), abs=0.08)
 
 
 def test_pairing_reads_the_dependence_off_the_documents() -> None:

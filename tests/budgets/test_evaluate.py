@@ -17,6 +17,7 @@ from stakes.budgets.arm_plan import densities, plan_arms
 from stakes.budgets.comparison import compare
 from stakes.budgets.evaluate import Evaluation, evaluate, regrade
 from stakes.budgets.policy import Policy
+from stakes.budgets.seen import seen_by
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, LedgerBreach
 from stakes.evaluation.asked import Asked, ask
@@ -168,13 +169,37 @@ def test_what_was_calibrated_on_is_not_held_out(asked: list[Asked], tmp_path: Pa
     same = evaluate(Oracle(), asked, rules, log=tmp_path / "same.jsonl", arms=["uniform", "cost"])
     assert (same.held_out, same.same_model) == (False, True)
     part = evaluate(Oracle(name="b"), asked[:60], rules, log=tmp_path / "part.jsonl", arms=["uniform", "cost"])
-    assert (part.held_out, part.same_model) == (True, False)
-    documents = {one.document for one in asked[:3]}
-    known = evaluate(
-        Oracle(), asked[:60], rules, log=tmp_path / "known.jsonl", arms=["uniform", "cost"], calibrated_on=documents
-    )
-    assert known.held_out is False
-    assert json.loads(json.dumps(known.record()))["held_out"] is False
+    assert (part.held_out, part.same_model) == (False, False)
+    assert json.loads(json.dumps(part.record()))["held_out"] is False
+    assert rules.documents is not None
+    assert len(rules.documents) == 2 * 40  # by name and by image
+    rules.save(tmp_path / "policy.json")
+    assert not any(one.document in (tmp_path / "policy.json").read_text() for one in asked)  # and no name stands there
+
+
+def test_whether_documents_are_held_out_is_known_by_name_by_image_or_not_at_all(
+    asked: list[Asked], tmp_path: Path
+) -> None:
+    seen, new = asked[:40], [one for one in asked if one.document not in {one.document for one in asked[:40]}]
+    rules = policy(documents=seen_by(seen))
+    older = policy()
+    renamed = [replace(one, document=f"other {one.document}") for one in seen]
+
+    def held_out(questions: list[Asked], rules: Policy, **more: Any) -> bool | None:
+        return evaluate(Oracle(), questions, rules, log=tmp_path / "log.jsonl", arms=["uniform"], **more).held_out
+
+    documents = {one.document for one in seen}
+    for questions, expected in ((new, True), ([*new, seen[0]], False), (renamed, False)):
+        assert held_out(questions, rules) is expected
+        assert held_out(questions, older) is None
+        (tmp_path / "log.jsonl").unlink()
+    assert held_out(new, older, calibrated_on=documents) is True
+    assert regrade(tmp_path / "log.jsonl", {one.id: one.answers for one in new}, rules).held_out is True
+    assert regrade(tmp_path / "log.jsonl", {one.id: one.answers for one in new}, older).held_out is None
+    elsewhere = policy(documents=seen_by(new[-1:]))
+    assert regrade(tmp_path / "log.jsonl", {one.id: one.answers for one in new}, elsewhere).held_out is False
+    (tmp_path / "log.jsonl").unlink()
+    assert held_out([*new, seen[0]], older, calibrated_on=documents) is False
 
 
 def test_pages_of_one_shape_that_stop_short_of_a_budget_still_land_on_the_total(tmp_path: Path) -> None:

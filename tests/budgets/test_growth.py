@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from stakes.budgets import certificate
 from stakes.budgets.certificate import certify
 from stakes.budgets.curve import Curve
-from stakes.budgets.estimators import pooled
 from stakes.budgets.estimators.choose import Terms, choose
+from stakes.budgets.estimators.pooled import pooled
 from stakes.budgets.frontier import change_ratios, frontier
 from stakes.budgets.simulate import simulate
 from stakes.errors import InfeasibleBudget
@@ -51,7 +51,7 @@ curves = st.lists(
 ).map(lambda points: Curve([b for b, _ in sorted(points)], [e / 20 for _, e in sorted(points)], 20))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(curves, curves, st.integers(2, 200), st.integers(1, 4), st.integers(1, 4))
 def test_changes_of_the_optimum_are_the_envelope_of_all_pairs(
     high: Curve, low: Curve, total: int, n_high: int, n_low: int
@@ -95,7 +95,7 @@ def test_many_tiers_are_pooled_as_in_one_matrix(monkeypatch: pytest.MonkeyPatch)
         assert found[0] == pytest.approx(found[1], abs=2e-9)
 
 
-def test_a_certificate_counts_every_choice_that_ceilings_could_lead_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_counts_every_choice_that_ceilings_could_lead_to() -> None:
     dice = Random(3)
     for seed in range(6):
         tiers = 2 + seed % 2

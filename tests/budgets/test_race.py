@@ -14,7 +14,8 @@ from stakes.budgets.by_document import ByDocument
 from stakes.budgets.calibrate import calibrate
 from stakes.budgets.curve import Curve, cwe_at
 from stakes.budgets.estimators.choose import Terms, choose
-from stakes.budgets.race import BETS, _Race, race
+from stakes.budgets.race import _Race, race
+from stakes.budgets.race_bets import BETS
 from stakes.budgets.race_rows import Cells, asker, levelled, slices
 from stakes.budgets.scenarios import published
 from stakes.budgets.simulate import simulate
@@ -63,10 +64,10 @@ def test_a_unit_never_chooses_the_leader_that_it_is_judged_by() -> None:
     # before the first answer the most even choice leads, however bad it then turns out
     truth = coarse({"high": [1.0, 1.0, 1.0, 0.0, 0.0], "low": [0.0, 1.0, 1.0, 1.0, 1.0]})
     measured = simulate(truth, {"high": 30, "low": 30}, np.random.default_rng(0))
-    run = _Race(measured, terms(measured), asker(measured), "raw", 9e9, measured.documents)
+    run = _Race(measured, terms(measured), asker(measured), "raw", 9e9)
     run.look([run.units[0]], run.cells(run.alive), run.alive)
     budgets = [tuple(run.choices.budgets(i).values()) for i in range(len(run.alive))]
-    at = {choice: np.exp(run.capital[i]) for i, choice in enumerate(budgets)}
+    at = {choice: np.exp(run.bets.capital[i]) for i, choice in enumerate(budgets)}
     assert at[304, 304] == pytest.approx(np.ones(len(BETS)))
     assert at[576, 32] == pytest.approx(1 - BETS)  # right where the leader was wrong, in both tiers
     assert at[448, 160] == pytest.approx(1 - BETS * 5 / 6)

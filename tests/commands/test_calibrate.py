@@ -111,6 +111,7 @@ def test_evaluate_tells_the_arms_and_saved_answers_are_judged_again(place: Path,
     assert re.search(r"\bcost +[+-]\d\.\d{3} \[[+-]\d\.\d{3}, [+-]\d\.\d{3}\] +\d+:\d+ +\d", page)
     assert "3 high at cost 2, 3 low at cost 1; 3 documents; graded exact" in page
     assert "realised totals differ by" in page
+    assert "Held out: the policy was calibrated on none of these documents." in page
 
 
 def test_questions_of_the_calibration_are_not_held_out(place: Path, made: Any) -> None:
@@ -119,6 +120,16 @@ def test_questions_of_the_calibration_are_not_held_out(place: Path, made: Any) -
     words = ("--policy", place / "policy.json", "--model", place / "vlm", "--arms", "uniform,cost")
     page = stakes("evaluate", mixed, *words, "--log", place / "mixed.log.jsonl").stdout
     assert "NOT held out" in page
+    older = json.loads((place / "policy.json").read_text())
+    assert len(older.pop("documents")) >= 4
+    (place / "older.json").write_text(json.dumps(older))  # a file from before documents were kept
+    again = ("evaluate", mixed, "--policy", place / "older.json", *words[2:], "--log", place / "mixed.log.jsonl")
+    assert "held out is NOT known" in stakes(*again).stdout
+    log = place / "older.outcomes.jsonl"
+    log.write_bytes((place / "policy.outcomes.jsonl").read_bytes())
+    assert json.loads(stakes(*again, "--json").stdout)["held_out"] is False
+    log.write_text(log.read_text().replace(older["fingerprint"].split("run:")[1], "f" * 32))  # of another run
+    assert json.loads(stakes(*again, "--json").stdout)["held_out"] is None
 
 
 def test_pages_are_a_source_like_a_file(place: Path) -> None:

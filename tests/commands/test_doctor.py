@@ -138,6 +138,15 @@ def test_a_policy_that_cannot_be_served_is_a_problem(tmp_path: Path) -> None:
     assert _checks("--policy", tmp_path / "half.json")[0] == 1
 
 
+def test_a_policy_of_legibility_is_a_warning_and_no_problem(tmp_path: Path) -> None:
+    policy(basis="legibility").save(tmp_path / "policy.json")
+    status, checks = _checks("--policy", tmp_path / "policy.json")
+    assert (status, checks["policy basis"]["state"]) == (0, "warning")
+    assert "not a VLM's error" in checks["policy basis"]["found"]
+    assert checks["policy basis"]["advice"] == "calibrate with the model that is served"
+    assert "no problem found; 1 warning" in _stakes("doctor", "--policy", tmp_path / "policy.json").stdout
+
+
 def test_a_changed_weight_and_a_lost_one_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(reader.WEIGHTS / "reader", tmp_path / "reader")
     monkeypatch.setattr(reader, "WEIGHTS", tmp_path)

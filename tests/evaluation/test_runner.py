@@ -103,13 +103,18 @@ def other(asked: list[Asked], **change: Any) -> list[Asked]:
 
 
 MIXES: list[tuple[str, Callable[[list[Asked]], tuple[Any, list[Asked], Setting]]]] = [
-    ("model.name was oracle and is another", lambda a: (Oracle(name="another"), a, Setting())),
-    ("images was", lambda a: (Oracle(), other(a, digest="0" * 32), Setting())),
-    ("questions was", lambda a: (Oracle(), other(a, question="What?"), Setting())),
-    ("answers was", lambda a: (Oracle(), other(a, answers=("x",)), Setting())),
-    ("tiers was", lambda a: (Oracle(), other(a, tier="low"), Setting())),
-    ("samples was 24 and is 23", lambda a: (Oracle(), a[1:], Setting())),
-    ("metric was relaxed and is anls", lambda a: (Oracle(), a, Setting(metric="anls"))),
+    (
+        "belongs to another experiment: model.name was oracle and is another; give -o or --log",
+        lambda a: (Oracle(name="another"), a, Setting()),
+    ),
+    ("to these questions with other images; give", lambda a: (Oracle(), other(a, digest="0" * 32), Setting())),
+    (
+        "holds answers to 24 other questions than these 24; give -o or --log another name, or delete it",
+        lambda a: (Oracle(), other(a, question="What?"), Setting()),
+    ),
+    ("to these questions with other answers; give", lambda a: (Oracle(), other(a, answers=("x",)), Setting())),
+    ("holds answers to 24 other questions than these 23; give", lambda a: (Oracle(), a[1:], Setting())),
+    ("belongs to another experiment: metric was relaxed and is anls", lambda a: (Oracle(), a, Setting(metric="anls"))),
     ("mechanism was resolution and is deletion, selector", lambda a: (Oracle(), a, Setting("deletion"))),
 ]
 
@@ -122,10 +127,29 @@ def test_another_experiment_is_refused_and_what_differs_is_named(
     go(Oracle(), asked, log)
     before = log.read_bytes(), (tmp_path / "log.jsonl.meta.json").read_bytes()
     model, others, setting = change(asked)
-    with pytest.raises(BadInput, match=f"belongs to another experiment: .*{says}"):
+    with pytest.raises(BadInput, match=f"log.jsonl .*{says}"):
         go(model, others, log, setting=setting)
     assert model.batches == []
     assert before == (log.read_bytes(), (tmp_path / "log.jsonl.meta.json").read_bytes())
+
+
+def test_other_tiers_keep_every_answer_and_come_to_what_a_fresh_run_gives(asked: list[Asked], tmp_path: Path) -> None:
+    """Whole, cut short, and back again: the log is the one that a run with those tiers writes."""
+    swapped = [replace(one, tier="low" if one.tier == "high" else "high") for one in asked]
+    fresh = go(Oracle(), swapped, tmp_path / "fresh.jsonl")
+    log = tmp_path / "log.jsonl"
+    go(Oracle(), asked, log)
+    whole = facts(log)
+    model = Oracle()
+    ran = go(model, swapped, log)
+    assert (model.batches, ran.answered, ran.retiered, ran.fingerprint) == ([], 0, 24, fresh.fingerprint)
+    assert facts(log) == facts(tmp_path / "fresh.jsonl")
+    assert go(Oracle(), asked, log).retiered == 24
+    assert facts(log) == whole
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:29]))
+    assert (ran := go(Oracle(), swapped, log)).answered == 72 - 29
+    assert facts(log) == facts(tmp_path / "fresh.jsonl")
+    assert (ran.retiered, go(Oracle(), swapped, log).retiered) == (len({o.sample for o in read_outcomes(log)[:29]}), 0)
 
 
 def test_two_selectors_are_two_experiments(asked: list[Asked], tmp_path: Path) -> None:

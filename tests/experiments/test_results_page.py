@@ -1,4 +1,4 @@
-"""docs/results.md and docs/reader.md say what the results files say."""
+"""docs/results.md, docs/reader.md and docs/speed.md say what the results files say."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,11 @@ from types import ModuleType
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"results": ("reader", "legibility", "labels"), "reader": ("reader-families", "reader")}
+PAGES = {
+    "results": ("reader", "legibility", "labels"),
+    "reader": ("reader-families", "reader"),
+    "speed": ("growth", "resize", "answering"),
+}
 
 
 @pytest.mark.parametrize("page", PAGES)

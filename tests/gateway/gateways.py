@@ -30,10 +30,11 @@ def policy(**more: Any) -> Policy:
 
 
 def calibrated(errors: float = 0.05, **more: Any) -> Policy:
-    """A policy with curves: errors of 5 % at both ends of each, from 300 questions a tier."""
+    """A policy with curves: errors of 5 % at both ends of each, from 300 questions a tier; and with what may differ."""
     record = policy(**more).model_dump(by_alias=True)
     for plan in record["tiers"].values():
         plan["curve"] = {"budgets": (plan["budget"], 1024), "errors": (errors, errors), "counts": (300, 300)}
+        plan["disagreement"] = 0.16
     return Policy.model_validate(record)
 
 

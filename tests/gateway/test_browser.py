@@ -207,6 +207,26 @@ def test_the_watch_and_its_alarms_are_shown(browser: Any, upstream: Upstream, ht
         one.context.close()
 
 
+def test_observing_says_would_and_a_policy_of_legibility_says_so(
+    browser: Any, upstream: Upstream, http: httpx.Client
+) -> None:
+    with gateway(upstream.url, calibrated(basis="legibility"), mode="observe") as front:
+        would = http.post(f"{front.base_url}/chat/completions", json=ask()).headers["x-stakes-predicted-tokens"]
+        one = Watched(browser, front.address)
+        one.wait("#warning", "^LEGIBILITY, not a VLM's error")
+        one.wait("#standing", "^observe .* of LEGIBILITY$")
+        one.wait("#spent-title", "^would spend / image$")
+        one.wait("#tiers tbody tr:first-child", f"high51256[0-9]+{would}.01260.0")
+        one.wait("#tiers-note", "went as it came, at 1260.0 tokens")
+        one.wait("#decisions li", f"1,260 tokens as it came, would be {would} .budget 256, server counted 1,260")
+        if wanted := os.environ.get("SCREENSHOT_OBSERVING"):
+            one.page.screenshot(path=wanted, full_page=True)
+        one.page.set_viewport_size({"width": 360, "height": 700})
+        assert one.page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert one.complaints == []
+        one.context.close()
+
+
 def test_a_strangers_words_stay_words(browser: Any, front: Gateway, tmp_path: Path) -> None:
     one = Watched(browser, front.address)
     path, _ = _sheet(tmp_path, 0)

@@ -120,6 +120,19 @@ def test_observe_keeps_the_original_on_both_sides(upstream: Upstream, http: http
         assert url_of(http.get(f"{one.address}/stakes/images/1/0/seen").content) == PAGE
 
 
+def test_a_policy_of_legibility_is_marked_in_the_state_and_in_the_log(
+    upstream: Upstream, http: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", "stakes.gateway"), gateway(upstream.url, policy(basis="legibility")) as one:
+        found = state(http, one)
+    assert found["policy"]["basis"] == "legibility"
+    assert [sentence[:34] for sentence in found["warnings"]] == ["LEGIBILITY, not a VLM's error: thi"]
+    assert "LEGIBILITY, not a VLM's error" in caplog.text
+    with gateway(upstream.url) as one:
+        found = state(http, one)
+    assert (found["policy"]["basis"], found["warnings"]) == ("answers", [])
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

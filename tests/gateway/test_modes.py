@@ -9,7 +9,7 @@ from tests.gateway.gateways import HIGH, LOW, PAGE, ask, dumped, encoded, gatewa
 from tests.gateway.upstream import Upstream, until
 
 from stakes import BadInput, Policy
-from stakes.gateway.settings import Limits, Settings
+from stakes.gateway.settings import Limits, Settings, Timeouts
 
 DAMAGED = url_of(encoded(page())[:2000])
 
@@ -22,12 +22,14 @@ def test_observe_decides_and_reports_and_changes_not_a_byte(upstream: Upstream, 
         assert reply.headers["x-stakes-mode"] == "observe"
         assert reply.headers["x-stakes-outcome"] == "observed"
         assert reply.headers["x-stakes-budget"] == str(HIGH)
+        assert reply.headers["x-stakes-scale"] == "1.0000x1.0000"  # the image is the client's own: coordinates hold
         would = int(reply.headers["x-stakes-predicted-tokens"])
         assert front.metric("tokens_total", tier="high", kind="saved") == 0
         assert front.metric("usage_checks_total", result="agreed") == 1  # the server counted the native tokens
     with gateway(upstream.url) as front:
         enforced = http.post(f"{front.base_url}/chat/completions", content=body)
     assert int(enforced.headers["x-stakes-predicted-tokens"]) == would
+    assert enforced.headers["x-stakes-scale"] != "1.0000x1.0000"
 
 
 @pytest.mark.parametrize("url", [DAMAGED, "file:///etc/passwd", "data:,x", url_of(b"text")])
@@ -146,6 +148,7 @@ def test_the_mean_budget_holds_through_the_gateway(upstream: Upstream, http: htt
         ({"actuator": "magic"}, "actuator is one of"),
         ({"client_keys": ("short",)}, "at least 8 printable"),
         ({"limits": Limits(images=0)}, "images must be above zero"),
+        ({"timeouts": Timeouts(total_s=float("inf"))}, "total_s must be above zero and finite"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(knobs: dict[str, object], message: str) -> None:

@@ -11,6 +11,10 @@ from tests.gateway.gateways import ask, policy
 from tests.gateway.processes import process
 from tests.gateway.upstream import Seen, Upstream, Wire, frame, until
 
+from stakes import BadInput
+from stakes.commands.serve_rules import about_policy, first_words
+from stakes.gateway.running import serve
+
 BUDGETS = ["--budget", "high=256", "--budget", "low=64"]
 
 
@@ -76,6 +80,13 @@ def test_budgets_of_ones_own_are_served_and_called_that(upstream: Upstream, tmp_
         ([*BUDGETS, "--upstream", "http://"], "not an http(s) address"),
         ([*BUDGETS, "--family", "smolvlm"], "not controllable by resizing"),
         ([*BUDGETS, "--key-file", "nowhere"], "no keys can be read from nowhere"),
+        ([*BUDGETS, "--port", "99999"], "'--port': give a number from 0 to 65535, not 99999"),
+        ([*BUDGETS, "--port", "-1"], "'--port': give a number from 0 to 65535, not -1"),
+        ([*BUDGETS, "--workers", "0"], "'--workers': give a number of at least 1, not 0"),
+        ([*BUDGETS, "--max-megapixels", "nan"], "'--max-megapixels': give a number of at least 0.001, not nan"),
+        ([*BUDGETS, "--drain", "inf"], "'--drain': give a number of at least 0, not inf"),
+        (["--budget", "high=²"], "'high=²' is no budget"),
+        ([*BUDGETS, "--host", "host.invalid"], "choose another host or port"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(
@@ -90,6 +101,20 @@ def test_bad_input_is_one_sentence_and_status_2(
     said = capsys.readouterr()
     assert sentence in said.err
     assert said.err.count("\n") == 1
+
+
+def test_a_port_that_no_socket_has_is_told_to_python_too() -> None:
+    with pytest.raises(BadInput, match="a port is a number from 1 to 65535, or 0 for any that is free, not 70000"):
+        serve(None, "127.0.0.1", 70000)
+
+
+@pytest.mark.parametrize(("basis", "lines"), [("answers", 1), ("legibility", 2)])
+def test_the_start_says_what_a_policy_of_legibility_is(basis: str, lines: int) -> None:
+    about = {"address": "here", "upstream": "there", "mode": "enforce", **about_policy(policy(basis=basis))}
+    assert (about["basis"], len(about["warnings"])) == (basis, lines - 1)
+    said = first_words(about).splitlines()
+    assert said[0] == "here → there (enforce; budgets high 256, low 64; policy f1nger)"
+    assert [line[:38] for line in said[1:]] == ["warning: LEGIBILITY, not a VLM's error"] * (lines - 1)
 
 
 def test_a_taken_port_is_told(upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:

@@ -218,7 +218,7 @@ def test_a_moved_mix_and_wrong_counts_are_alarms_and_a_new_policy_starts_afresh(
         assert http.get(f"{front.address}/healthz").json()["alarms"] == []
 
 
-def test_without_a_measured_curve_somebody_must_say_what_is_allowed(upstream: Upstream) -> None:
+def test_without_a_measured_disagreement_somebody_must_say_what_is_allowed(upstream: Upstream) -> None:
     with (
         pytest.raises(BadInput, match="--shadow-allow high=0.1"),
         gateway(upstream.url, policy(), shadow=0.5),

@@ -12,6 +12,7 @@ import pytest
 from tests.report.runs import HOSTILE, make_run, outcome, write_log, write_samples
 
 from stakes.budgets.policy import Policy
+from stakes.budgets.seen import digests
 from stakes.errors import BadInput
 from stakes.report.html import Wishes, report_html, safe_json
 from stakes.report.run import read_run
@@ -132,6 +133,14 @@ def test_an_evaluation_on_the_calibrations_documents_is_called_not_held_out(tmp_
     log = tmp_path / "policy.outcomes.jsonl"
     log.write_text(log.read_text().replace('"cal0', '"test0'))
     assert any("calibrated on 1 of the evaluation's documents" in note for note in read_run(path).notes)
+    log.unlink()
+    assert any("held out is not known" in note for note in read_run(path).notes)
+    seen = {outcome.document for outcome in read_run(path).arm_outcomes}
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "documents": sorted(digests(seen))}))
+    assert any("NOT held out: the policy was calibrated on some" in note for note in read_run(path).notes)
+    path.write_text(json.dumps({**record, "documents": sorted(digests(["elsewhere"]))}))
+    assert not any("held out" in note for note in read_run(path).notes)
 
 
 def test_a_failed_certificate_is_on_the_page(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ Paper, section "Calibrate-Then-Allocate".
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from stakes.budgets.as_served import AsServed, as_served
 from stakes.budgets.by_document import by_document, check_halves
 from stakes.budgets.certificate import Certificate, certify
+from stakes.budgets.conditions import disagreements
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.estimators import DEFAULT, HYBRID, check_name
@@ -24,6 +26,7 @@ from stakes.budgets.plan import Plan, make_plan
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.budgets.race import Raced
 from stakes.budgets.raced_run import raced_run
+from stakes.budgets.seen import seen_by
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.answerable import Apart, answerable, basis_of
 from stakes.evaluation.answering import Answering
@@ -62,6 +65,23 @@ class Calibration:
     """Where one was asked for: the policy then has its budgets, chosen on half of the documents, not the plan's."""
     raced: Raced | None = None
     """Where budgets were raced: the decision, and on how many of the answers."""
+    served: AsServed | None = None
+    """Where tiers are labels that the policy's signal does not always read: what the budgets give as it reads them."""
+
+    def by_labels(self, readings: Mapping[str, str]) -> "Calibration":
+        """The same, knowing that its tiers are labels and how the signal reads each sample instead.
+
+        Where they differ, a certificate is of named tiers only, and says so.
+        """
+        outcomes = list(self.run.outcomes.values())
+        if self.raced is not None or all(readings[outcome.sample] == outcome.tier for outcome in outcomes):
+            return self
+        policy = self.policy
+        costs = {tier: plan.cost for tier, plan in policy.tiers.items()}
+        served = as_served(outcomes, policy.budgets, readings, costs, policy.mean_budget)
+        if policy.certificate is not None:
+            policy = policy.model_copy(update={"certificate": {**policy.certificate, "tiers": "named"}})
+        return replace(self, policy=policy, served=served)
 
     @property
     def spent(self) -> int:
@@ -83,6 +103,7 @@ class Calibration:
             "plan": self.plan.record(),
             "held_out": None if self.held_out is None else asdict(self.held_out),
             "why_not_held_out": self.why_not_held_out,
+            "as_served": None if self.served is None else asdict(self.served),
             "tokens": {
                 "full_resolution": self.native_tokens,
                 "policy": self.spent,
@@ -180,6 +201,8 @@ def calibrate(
             measured, costs, mean_budget, estimator=estimator, floor=floor, confidence=confidence, ceilings=ceilings
         )
         shipped = certificate.budgets
+    # What is watched later is a VLM's answers, each at both budgets: a race leaves some out, and legibility has none.
+    differ = disagreements(outcomes, shipped) if raced is None and basis_of(model) != "legibility" else {}
     policy = Policy(
         family=family,
         mechanism="deletion" if setting.mechanism == "deletion" else "resolution",
@@ -193,6 +216,7 @@ def calibrate(
                 budget=shipped[tier],
                 curve=CurveRecord.of(curve),
                 fitted=None if choice.curves[tier] == curve else CurveRecord.of(choice.curves[tier]),
+                disagreement=differ.get(tier),
             )
             for tier, curve in curves.items()
         },
@@ -200,6 +224,7 @@ def calibrate(
         estimator=choice.estimator,
         certificate=None if certificate is None else certificate.record(),
         fingerprint=str(ran.fingerprint),
+        documents=seen_by(asked),
     )
     check, why_not = None, ""
     try:

@@ -101,7 +101,9 @@ def certify(
     kept = {tier: ceiling.budget for tier, ceiling in held.items() if ceiling.budget is not None}
     # At no more tokens than uniform takes, so that the comparison is at equal tokens or in uniform's favour.
     terms = Terms(costs, measured.counts, uniform * sum(measured.counts.values()), floor)
-    choice, choices = _choices(first, terms, estimator, kept, second.documents)
+    # A ceiling that is not met asks for nothing, but might have: it counts among what could have come up.
+    floors = {tier: kept.get(tier, measured.budgets[0]) for tier in held}
+    choice, choices = _choices(first, terms, estimator, floors, second.documents)
     if choice is None:
         least = sum(measured.counts[tier] * max(kept.get(tier, 0), measured.budgets[0]) for tier in costs)
         raise InfeasibleBudget(

@@ -19,6 +19,7 @@ from stakes.budgets.arm_plan import ARMS, ArmPlan, plan_arms
 from stakes.budgets.comparison import Comparison, compare
 from stakes.budgets.ledger import Ledger
 from stakes.budgets.policy import Policy
+from stakes.budgets.seen import unseen
 from stakes.errors import BadInput
 from stakes.evaluation.answerable import Apart, answerable, basis_of
 from stakes.evaluation.answering import Answering
@@ -41,7 +42,7 @@ class Evaluation:
     deviation: float
     """The largest relative difference between two arms' realised totals."""
     held_out: bool | None
-    """False: the policy was calibrated on some of these documents; None: saved outcomes do not tell."""
+    """False: the policy was calibrated on some of these documents; None: nothing says what it was calibrated on."""
     same_model: bool | None
     """Whether the model is the one that the policy was calibrated with."""
     answered: int
@@ -82,8 +83,9 @@ def evaluate(
 ) -> Evaluation:
     """Spend the policy's total in every arm and compare; the log resumes like a calibration's.
 
-    ``calibrated_on``: the documents that the policy has seen, where they are known. Without them only the very same
-    questions are recognised. ``spread``: who answers in place of ``model`` itself, such as copies of it on a cluster.
+    ``calibrated_on``: the documents that the policy has seen, for an older one that does not keep them itself; without
+    either, ``held_out`` is None, unless these are the calibration's very questions. ``spread``: who answers in place of
+    ``model`` itself, such as copies of it on a cluster.
     """
     setting = setting or Setting(policy.mechanism, policy.selector)
     if setting.mechanism != policy.mechanism:
@@ -104,12 +106,12 @@ def evaluate(
         for arm, budgets in plan.budgets.items()
     }
     found = compare(outcomes, {tier: tiers.cost for tier, tiers in policy.tiers.items()}, ratios)
+    named = {one.document for one in asked}, {one.digest for one in asked}
     return Evaluation(
         comparison=found,
         plan=plan,
         deviation=_balanced(plan, outcomes),
-        held_out=f"data:{mark.data}" not in policy.fingerprint
-        and not any(one.document in calibrated_on for one in asked),
+        held_out=False if f"data:{mark.data}" in policy.fingerprint else unseen(policy, *named, calibrated_on),
         same_model=f"model:{mark.model}" in policy.fingerprint,
         answered=ran.answered,
         seconds=ran.seconds,
@@ -129,7 +131,8 @@ def regrade(
 ) -> Evaluation:
     """Compare the arms of a finished log again, under another metric, other costs or other ratios, with no model.
 
-    ``answers``: the acceptable answers of every sample, by id.
+    ``answers``: the acceptable answers of every sample, by id. Images are not looked at, so ``held_out`` goes by the
+    documents' names.
     """
     plan = _saved(beside(Path(log), "arms"))
     found: dict[tuple[str, int], Outcome] = {}
@@ -148,7 +151,8 @@ def regrade(
             raise BadInput(f"the log lacks {missing} of arm {arm!r}'s {len(keys)} answers; finish the evaluation first")
         arms[arm] = [found[key] for key in keys]
     prices = costs or {tier: tiers.cost for tier, tiers in policy.tiers.items()}
-    return Evaluation(compare(arms, prices, ratios), plan, _balanced(plan, arms), None, None, 0, 0.0, policy.basis)
+    held_out = unseen(policy, {outcome.document for outcome in found.values()})
+    return Evaluation(compare(arms, prices, ratios), plan, _balanced(plan, arms), held_out, None, 0, 0.0, policy.basis)
 
 
 def _balanced(plan: ArmPlan, arms: Mapping[str, Sequence[Outcome]]) -> float:

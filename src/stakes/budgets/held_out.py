@@ -1,8 +1,9 @@
 """Would the choice hold on documents that it was not made on? Choose on one half, test on the other.
 
-Documents are numbered in the order in which they first appear; budgets are chosen on the odd ones and compared with the
-uniform budget on the even ones, by CWE gain with an interval over whole documents. Questions on one page share its
-print, so a split by question would test on pages that the choice has seen.
+Documents are numbered in the order in which they first appear; budgets are chosen on the odd ones and compared on the
+even ones with the uniform budget, the largest measured one within the mean, at no more tokens than that takes: by CWE
+gain with an interval over whole documents. Questions on one page share its print, so a split by question would test on
+pages that the choice has seen.
 
 The two halves need not hold tiers in the same proportion, so the choice may spend another mean on the second half than
 on the first: both means are given.
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from stakes.budgets.by_document import by_document
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.estimators.choose import Terms, choose
-from stakes.errors import BadInput
+from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.outcomes import Outcome
 from stakes.evaluation.statistics import Discordant, Gain, cwe_gain, discordant
 
@@ -54,10 +55,13 @@ def held_out(
                 raise BadInput(f"the {name} half of the {len(documents)} documents has no question of tier {tier!r}")
     curves = curves_from_outcomes(fit)
     counts = {tier: max(curves[tier].counts) for tier in costs}
-    terms = Terms(costs, counts, mean_budget * sum(counts.values()), floor)
+    grid = curves[next(iter(costs))].budgets  # the same for all tiers
+    uniform = max((budget for budget in grid if budget <= mean_budget), default=None)
+    if uniform is None:
+        raise InfeasibleBudget(f"the smallest measured budget is {grid[0]}, above the mean budget of {mean_budget}")
+    # At no more tokens than uniform takes: a mean between two budgets would let the choice spend more than uniform.
+    terms = Terms(costs, counts, uniform * sum(counts.values()), floor)
     best = choose(by_document(fit, costs), terms, estimator, {outcome.document for outcome in test})
-    # Budgets that fit the mean exist, or there would be no allocation; the grid is the same for all tiers.
-    uniform = max(budget for budget in curves[next(iter(costs))].budgets if budget <= mean_budget)
     answers = {(outcome.sample, outcome.budget): outcome for outcome in test}
     chosen = [outcome for outcome in test if outcome.budget == best.budgets[outcome.tier]]
     even = [answers[outcome.sample, uniform] for outcome in chosen]

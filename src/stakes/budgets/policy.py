@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
@@ -22,6 +22,7 @@ from stakes.files import write_whole
 from stakes.signals import KeywordRule, Signal, from_dict, to_dict
 
 SCHEMA: Literal[1] = 1
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
 
 
 class CurveRecord(BaseModel):
@@ -55,6 +56,8 @@ class TierPlan(BaseModel):
     budget: int = Field(ge=1)
     curve: CurveRecord | None = None
     fitted: CurveRecord | None = None  # the estimator's, where that is not the measured one itself
+    disagreement: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """How often its answers differ from those at full budget, at most (``conditions.disagreements``)."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Policy(BaseModel):
     certificate: dict[str, Any] | None = None
     soft: SoftPlan | None = None  # budgets by expected cost at a price, and not by tier
     fingerprint: str = ""
+    documents: tuple[Digest, ...] | None = None  # what it was calibrated on (``seen``); older files do not say
     _reader: Signal | None = PrivateAttr(default=None)
     _curves: dict[str, Curve] = PrivateAttr(default_factory=dict)
 
@@ -151,7 +155,7 @@ class Policy(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all: a reader never sees half a policy."""
-        left_out = {"soft"} if self.soft is None else set()
+        left_out = {name for name in ("soft", "documents") if getattr(self, name) is None}
         text = json.dumps(self.model_dump(by_alias=True, exclude=left_out), indent=1, ensure_ascii=False) + "\n"
         write_whole(Path(path), text)
 

@@ -2,10 +2,8 @@
 
 Documents are asked in turn, dealt into units that are alike in what they ask; of a document with many questions first
 one of each tier (``race_rows``), since another page tells more than the same page again. A candidate is one budget for
-each tier within the total. For candidate A and unit i of new documents, with B the leader *before* unit i,
-
-    x_i = sum_t w_t (A's error rate in tier t of unit i - B's),     w_t = n_t c_t / sum(n c)
-    capital_A = mean over bets l of prod_i (1 + l x_i)
+each tier within the total. Each new unit is a bet that candidate A is not the best, settled by how much worse A does on
+it than the leader *before* it, in cost-weighted error, documents counted by their questions (``race_bets``).
 
 If A is the best candidate, no leader is better, so every bet loses on average and the capital exceeds 1/delta with a
 chance of at most delta, ever (Ville): looking after every unit is allowed, and since only the best must not be dropped,
@@ -28,11 +26,11 @@ from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve
 from stakes.budgets.estimators import CURVES, DEFAULT
 from stakes.budgets.estimators.choose import Terms
+from stakes.budgets.race_bets import Bets
 from stakes.budgets.race_candidates import Bools, Candidates
-from stakes.budgets.race_rows import Ask, Cells, deal, levelled
+from stakes.budgets.race_rows import Ask, Cells, Pages, deal, levelled
 from stakes.errors import BadInput
 
-BETS = 0.9 * 0.5 ** np.arange(7)
 FIRST = 3  # under a cap: one in so many passes asks all budgets, the others the better half of them
 LOOKS = 24  # batches that all units make, where nothing caps the passes
 
@@ -50,7 +48,8 @@ class Raced:
     confidence: float
     candidates: int
     ruled_out: int
-    """Candidates that are not the best, with this confidence for all of them together."""
+    """Candidates whose CWE is not the smallest, every question counted alike: with this confidence for all of them
+    together."""
     set_aside: int
     """Candidates that were not asked to the end for want of passes, though nothing ruled them out."""
     left: tuple[tuple[int, ...], ...]
@@ -76,13 +75,13 @@ def race(
     """Choose budgets with few answers.
 
     ``sizes.asked``: questions by row and tier; its ``wrong`` is not read. A row is a document, or a slice of the one
-    that ``owners`` names.
+    that ``owners`` names, the first of which has every tier that the document has.
     """
     if not 0.5 <= confidence < 1:
         raise BadInput(f"a confidence lies between 0.5 and 1, not at {confidence}; 0.95 is usual")
     name = estimator if estimator in CURVES else DEFAULT
-    run = _Race(sizes, terms, ask, name, -math.log(1 - confidence), owners or sizes.documents)
-    least = run.cost(run.units[0], run.cells(run.alive))
+    run = _Race(sizes, terms, ask, name, -math.log(1 - confidence), owners)
+    least = run.cost(run.opening(), run.cells(run.alive))
     if passes is not None and passes < FIRST * least:
         raise BadInput(f"a race of this grid needs at least {FIRST * least} passes, not {passes}")
     for finalists in run.laps(passes):
@@ -93,7 +92,7 @@ def race(
         measured=run.measured(),
         fitted=run.fitted(),
         passes=run.passes,
-        of=len(sizes.budgets) * int(sum(run.size.values(), np.zeros(len(sizes))).sum()),
+        of=len(sizes.budgets) * sum(int(size.sum()) for size in run.size.values()),
         confidence=confidence,
         candidates=len(run.alive),
         ruled_out=int((~run.alive).sum()),
@@ -105,21 +104,37 @@ def race(
 
 class _Race:
     def __init__(
-        self, sizes: ByDocument, terms: Terms, ask: Ask, estimator: str, bar: float, owners: Sequence[str]
+        self,
+        sizes: ByDocument,
+        terms: Terms,
+        ask: Ask,
+        estimator: str,
+        bar: float,
+        owners: Sequence[str] | None = None,
     ) -> None:
         self.sizes, self.ask, self.estimator, self.bar = sizes, ask, estimator, bar
         self.tiers, self.grid = list(terms.costs), sizes.budgets
         self.choices = Candidates.of(terms, self.grid)
-        self.size = {tier: sizes.asked[tier].max(axis=1, initial=0) for tier in self.tiers}
+        self.pages = Pages.of(sizes, owners)
+        self.size = {tier: self.pages.size[tier] for tier in self.tiers}
         self.alive = np.ones(len(self.choices), dtype=bool)
         self.finalists = self.alive
-        self.capital = np.zeros((len(self.choices), len(BETS)))  # logarithms
+        self.bets = Bets(self.choices, self.pages)
         shape = len(sizes), len(self.grid)
         self.wrong = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
         self.asked = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
-        self.units, self.new = deal(sizes, self.size, owners)
+        self.units, self.new = deal(sizes.documents, self.pages)
         self.next = self.passes = 0
         self.leader = self.choices.most_even()
+
+    def opening(self) -> list[int]:
+        """Rows of the first units, as many as it takes to hear of every tier."""
+        rows: list[int] = []
+        for unit in self.units:
+            rows += unit
+            if all(size[rows].any() for size in self.size.values()):
+                break
+        return rows
 
     def cells(self, among: Bools) -> Cells:
         """Budgets by tier in which these candidates differ; one more pass of the rest could change nothing."""
@@ -167,49 +182,39 @@ class _Race:
             self.wrong[tier][place] = found[tier]
             self.asked[tier][place] = self.size[tier][rows, None]
         self.passes += self.cost(rows, cells)
-        wrong = {tier: table.sum(axis=0) for tier, table in self._before(rows, self.wrong).items()}
-        asked = {tier: table.sum(axis=0) for tier, table in self._before(rows, self.asked).items()}
+        rest = np.ones(len(self.sizes), dtype=bool)
+        rest[rows] = False
+        wrong, asked = self.heard(self.wrong, rest), self.heard(self.asked, rest)
         for number, unit in enumerate(batch, start=self.next - len(batch)):
             self.leader = self.lead(wrong, asked, among)
-            if number < self.new:  # a page that was seen before is no new evidence
-                self.bet(unit, cells)
+            if number >= self.new:  # a page that was seen before is no new evidence
+                break
+            self.bets.unit(unit, self.wrong, cells, self.leader)
             for tier in cells:
-                wrong[tier] = wrong[tier] + self.wrong[tier][unit].sum(axis=0)
-                asked[tier] = asked[tier] + self.asked[tier][unit].sum(axis=0)
-        top = self.capital.max(axis=1)
-        capital = top + np.log(np.exp(self.capital - top[:, None]).mean(axis=1))
-        left = self.alive & (capital < self.bar)
+                wrong[tier] = wrong[tier] + self.heard(self.wrong, unit)[tier]
+                asked[tier] = asked[tier] + self.heard(self.asked, unit)[tier]
+        left = self.alive & ~self.bets.lost(self.bar)
         if left.any():
             self.alive = left
 
-    def _before(self, rows: Sequence[int], tables: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
-        rest = np.ones(len(self.sizes), dtype=bool)
-        rest[list(rows)] = False
-        return {tier: table[rest] for tier, table in tables.items()}
+    def heard(
+        self, tables: Mapping[str, NDArray[np.int64]], rows: Bools | Sequence[int]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Answers of some rows by tier and column, each as much as the questions it stands for."""
+        found = {}
+        for tier, table in tables.items():
+            size, whole = self.size[tier][rows], self.pages.whole[tier][rows]
+            found[tier] = (whole / np.maximum(1, size)) @ table[rows]
+        return found
 
-    def lead(self, wrong: Mapping[str, NDArray[np.int64]], asked: Mapping[str, NDArray[np.int64]], among: Bools) -> int:
+    def lead(
+        self, wrong: Mapping[str, NDArray[np.float64]], asked: Mapping[str, NDArray[np.float64]], among: Bools
+    ) -> int:
         """The best candidate so far, by plain rates; before the first answer the most even one."""
         if not any(table.any() for table in asked.values()):
             return self.leader
         rates = {tier: (wrong[tier] + 0.5) / (asked[tier] + 1) for tier in self.tiers}
         return int(np.where(among & self.alive, self.choices.cwe(rates), np.inf).argmin())
-
-    def bet(self, unit: list[int], cells: Cells) -> None:
-        """One unit's answers, against everybody who could be the best; a unit without some tier tells about no CWE."""
-        if not all(self.size[tier][unit].any() for tier in self.tiers):
-            return
-        table = self.choices.table
-        cost, known = np.zeros(len(table)), np.ones(len(table), dtype=bool)
-        for k, tier in enumerate(self.tiers):
-            column, mine = table[:, k], int(table[self.leader, k])
-            if tier not in cells:
-                known &= column == mine
-                continue
-            lost = self.choices.weight[tier] * self.wrong[tier][unit].sum(axis=0) / self.size[tier][unit].sum()
-            known &= np.isin(column, cells[tier])
-            cost += lost[column] - lost[mine]
-        x = np.where(known, cost, 0.0)
-        self.capital += np.log1p(np.outer(x, BETS))
 
     def measured(self) -> ByDocument:
         """What was asked so far."""
@@ -218,8 +223,12 @@ class _Race:
     def fitted(self) -> dict[str, Curve]:
         """What the estimator makes of it."""
         seen = self.measured()
-        return CURVES[self.estimator](levelled(seen), seen)
+        return CURVES[self.estimator](levelled(seen, self.pages), seen)
 
     def merits(self) -> NDArray[np.float64]:
-        """CWE of every candidate on the fitted curves."""
-        return self.choices.cwe({tier: np.array(curve.errors) for tier, curve in self.fitted().items()})
+        """CWE of every candidate on the fitted curves; infinite where one of its budgets was never asked."""
+        rates = {}
+        for tier, curve in self.fitted().items():
+            rates[tier] = np.full(len(self.grid), np.inf)
+            rates[tier][[self.sizes.column(budget) for budget in curve.budgets]] = curve.errors
+        return self.choices.cwe(rates)

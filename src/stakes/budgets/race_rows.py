@@ -6,7 +6,7 @@ race(table, terms, asker(table), owners=owners)
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +22,58 @@ Ask = Callable[[Sequence[int], Cells], Mapping[str, NDArray[np.int64]]]
 """Rows of documents and cells to wrong answers: by tier, documents × columns asked."""
 
 
-def levelled(measured: ByDocument) -> dict[str, Curve]:
+@dataclass(frozen=True)
+class Pages:
+    """Whose slice each row is. ``owner``: by row, the number of its document."""
+
+    owner: NDArray[np.int64]
+    size: Mapping[str, NDArray[np.int64]]
+    """By tier, questions of each row."""
+    whole: Mapping[str, NDArray[np.int64]]
+    """By tier, questions of the document that each row is a slice of."""
+
+    @classmethod
+    def of(cls, sizes: ByDocument, owners: Sequence[str] | None = None) -> "Pages":
+        """From questions by row and tier, and the rows' documents (as they stand: each its own)."""
+        number = {name: i for i, name in enumerate(dict.fromkeys(owners or sizes.documents))}
+        owner = np.array([number[name] for name in owners or sizes.documents], dtype=np.int64)
+        size = {tier: table.max(axis=1, initial=0) for tier, table in sizes.asked.items()}
+        return cls(owner, size, {tier: _summed(rows, owner)[owner] for tier, rows in size.items()})
+
+    def weights(self, tier: str, asked: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Questions of its document that each answer stands for: 1 once all are asked. Rows × columns, as ``asked``."""
+        return np.asarray(self.whole[tier][:, None] / np.maximum(1, _summed(asked, self.owner)[self.owner]))
+
+
+def levelled(measured: ByDocument, pages: Pages | None = None) -> dict[str, Curve]:
     """Curves from unequal numbers of answers, as if all had been asked what the nearest well-asked budget was.
 
     A budget that was dropped early saw the first questions only, which may have been easy ones; what it tells is how
     much it differs *on them* from one that went on: ``e(b) = e(a) + mean of (wrong at b - wrong at a) where both``.
+    Every mean is over questions: a document counts by how many it has, not by how many of them were asked, and
+    ``counts`` is the number of questions, one a document, that would tell as much: ``sum(n)² / sum(n² / asked)``.
     """
+    pages = pages or Pages.of(measured)
     plain, found = measured.curves(), {}
     for tier, curve in plain.items():
         wrong, asked = measured.wrong[tier], measured.asked[tier]
+        weight = pages.weights(tier, asked)
         most = max(curve.counts)
         anchors = [measured.column(b) for b, n in zip(curve.budgets, curve.counts, strict=True) if n == most]
-        errors = []
-        for budget, error in zip(curve.budgets, curve.errors, strict=True):
+        errors, counts = [], []
+        for budget in curve.budgets:
             j = measured.column(budget)
             a = min(anchors, key=lambda anchor, j=j: (abs(anchor - j), anchor))  # type: ignore[misc]
+            error = float((weight * wrong)[:, a].sum() / (weight * asked)[:, a].sum())
             both = (asked[:, j] > 0) & (asked[:, a] > 0)
-            if a != j and both.any():
-                shift = (wrong[both, j] - wrong[both, a]).sum() / asked[both, j].sum()
-                error = min(1.0, max(0.0, float(wrong[:, a].sum() / most + shift)))
+            if a != j:
+                on = pages.weights(tier, np.where(both, asked[:, j], 0)[:, None])[both, 0]
+                shift = (on * (wrong[both, j] - wrong[both, a])).sum() / (on * asked[both, j]).sum()
+                error = min(1.0, max(0.0, error + float(shift)))
             errors.append(error)
-        found[tier] = Curve(curve.budgets, errors, curve.counts)
+            stands = weight[:, j] * asked[:, j]
+            counts.append(max(1, round(float(stands.sum() ** 2 / (weight[:, j] * stands).sum()))))
+        found[tier] = Curve(curve.budgets, errors, counts)
     return found
 
 
@@ -62,26 +93,37 @@ def slices(asked: Iterable[tuple[str, str, str]]) -> dict[str, int]:
     return {sample: place for samples in held.values() for place, sample in enumerate(samples)}
 
 
-def deal(
-    sizes: ByDocument, size: Mapping[str, NDArray[np.int64]], owners: Sequence[str]
-) -> tuple[list[list[int]], int]:
+def deal(documents: Sequence[str], pages: Pages) -> tuple[list[list[int]], int]:
     """Rows in units alike in what they ask, new documents before second slices; and how many units are new.
 
-    ``size``: by tier, questions of each row.
+    Ranked by how many questions of each tier their documents have, rows fall into blocks of as many as there are units;
+    each unit gets one of every block, by lot: a digest of its name, so that no answer and no order of a log matters.
     """
-    if not all(number.any() for number in size.values()):
+    if not all(number.any() for number in pages.size.values()):
         raise BadInput("every tier needs a question in at least one document; label some")
-    seen: dict[str, int] = {}
+    seen: dict[int, int] = {}
     turns: dict[int, list[int]] = {}
-    for row, owner in enumerate(owners):
+    for row, owner in enumerate(pages.owner.tolist()):
         turns.setdefault(seen.get(owner, 0), []).append(row)
         seen[owner] = seen.get(owner, 0) + 1
+    for tier, number in pages.size.items():
+        if (late := [row for row in turns[0] if pages.whole[tier][row] and not number[row]]):
+            raise BadInput(f"{documents[late[0]]!r} is a first slice without the questions of tier {tier!r} to come")
+    profile = np.column_stack(list(pages.whole.values())).tolist()
     units: list[list[int]] = []
     new = 0
     for turn, rows in sorted(turns.items()):
-        held = [int((number[rows] > 0).sum()) for number in size.values()]
-        parts = sizes.take(rows).parts(min(number for number in held if number))
-        units += [[rows[i] for i in part] for part in parts]
+        held = [int((number[rows] > 0).sum()) for number in pages.size.values()]
+        many = min(number for number in held if number)
+        ranked = sorted(rows, key=lambda row: (profile[row], _lot("rank", documents[row])))
+        dealt: list[list[int]] = [[] for _ in range(many)]
+        for start in range(0, len(ranked), many):
+            block = sorted(ranked[start : start + many], key=lambda row: _lot("unit", documents[row]))
+            # the last block may be a short one: who gets none of it is drawn as well
+            takers = sorted(range(many), key=lambda unit, start=start: _lot(f"{start}", f"{unit}"))  # type: ignore[misc]
+            for unit, row in zip(takers, block, strict=False):
+                dealt[unit].append(row)
+        units += dealt
         new = new if turn else len(units)
     return units, new
 
@@ -93,3 +135,14 @@ def asker(full: ByDocument) -> Ask:
         return {tier: full.wrong[tier][np.ix_(rows, columns)] for tier, columns in cells.items()}
 
     return ask
+
+
+def _summed(rows: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums over the rows of each document."""
+    found = np.zeros((int(owner.max(initial=-1)) + 1, *rows.shape[1:]), dtype=np.int64)
+    np.add.at(found, owner, rows)
+    return found
+
+
+def _lot(purpose: str, name: str) -> bytes:
+    return hashlib.sha256(f"{purpose}\0{name}".encode()).digest()

@@ -34,6 +34,10 @@ class SoftPlan(BaseModel):
     """P(label | tier read), for a signal that gives no probabilities of its own."""
     promise: dict[str, Any] | None = None
     """What the calibration saw with predicted tiers (``soften.Promise``)."""
+    disagreement: dict[str, float] | None = None
+    """By tier read, how often answers differ from those at full budget, at most; a tier never read has none."""
+    mix: dict[str, float] | None = None
+    """How often each tier was read."""
 
     def weights(
         self, signal: Signal, costs: Mapping[str, float], question: str, task: str | None, cost: float | None

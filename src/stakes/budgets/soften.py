@@ -16,6 +16,7 @@ import numpy as np
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.by_document import ByDocument
+from stakes.budgets.conditions import same_answer, upper_by_tier
 from stakes.budgets.curve import Curve
 from stakes.budgets.estimators import DEFAULT, named, raw
 from stakes.budgets.soft import expected_losses, spend, unchanged_range
@@ -100,11 +101,32 @@ def soften(
                 cost * (not right[one.sample, hard_budget]),
                 hard_budget,
             )
-    plan, ends, agree = _plan(asked, signal, costs, mean_budget, _fit(measured, estimator, floor), ranged=True)
+    curves = _fit(measured, estimator, floor)
+    plan, ends, agree = _plan(asked, signal, costs, mean_budget, curves, ranged=True)
     n, ratio = len(asked), max(costs.values()) / min(costs.values())
     promise = Promise(sums[1] / sums[0], sums[2] / n, sums[3] / sums[0], sums[4] / n, agree, ratio, *ends)
     promise = Promise(**{key: float(value) for key, value in asdict(promise).items()})
-    return Softened(plan.model_copy(update={"promise": asdict(promise)}), promise)
+    seen = _watched(plan, outcomes, asked, signal, costs, curves)
+    return Softened(plan.model_copy(update={"promise": asdict(promise), **seen}), promise)
+
+
+def _watched(
+    plan: SoftPlan,
+    outcomes: Sequence[Outcome],
+    asked: Sequence[Asking],
+    signal: Signal,
+    costs: Mapping[str, float],
+    curves: Mapping[str, Curve],
+) -> dict[str, dict[str, float]]:
+    """What holds of these questions and is to hold of others: disagreement with full budget and mix, by tier read."""
+    said = {(o.sample, o.budget): o.prediction for o in outcomes}
+    full, compared = max(budget for _, budget in said), []
+    for one in asked:
+        reading, weights = plan.weights(signal, costs, one.question, one.task, None)
+        here = said[one.sample, plan.budget(curves, weights, one.question, one.sample)]
+        compared.append((reading.tier, one.document, same_answer(here, said[one.sample, full])))
+    read = [tier for tier, _, _ in compared]
+    return {"disagreement": upper_by_tier(compared), "mix": {tier: read.count(tier) / len(read) for tier in costs}}
 
 
 def _fit(measured: ByDocument, estimator: str, floor: int | None, unseen: Collection[str] = ()) -> dict[str, Curve]:

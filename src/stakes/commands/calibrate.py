@@ -19,6 +19,9 @@ from stakes.commands.questions import (
     gather,
     read_signal,
     serving_signal,
+    tell,
+    told_labels,
+    told_seen,
     whole_numbers,
 )
 from stakes.commands.sparing import Passes, Race, Soft, race_wanted, told_race, told_soft, with_soft
@@ -95,7 +98,10 @@ def calibrate(
     labelled = [(one.question, task, one.tier) for one, task in zip(asked, tasks, strict=True)]
     served = serving_signal(labelled, costs) if reader is None else reader
     check_tiers(asked, costs, served)
-    agreement = sum(served(question, task).tier == tier for question, task, tier in labelled) / len(labelled)
+    notes = ["" if soft else told_labels(read, asked), told_seen(served, [one.question for one in asked])]
+    tell(*notes)
+    readings = {one.id: served(question, task).tier for one, (question, task, _) in zip(asked, labelled, strict=True)}
+    agreement = sum(readings[one.id] == one.tier for one in asked) / len(asked)
     with who.ready() as answerer:
         found = run_calibration(
             answerer,
@@ -118,6 +124,8 @@ def calibrate(
     if soft:
         tasked = {one.id: task for one, task in zip(asked, tasks, strict=True)}
         found = with_soft(found, asked, tasked, served, costs)
+    elif reader is None:
+        found = found.by_labels(readings)
     counts = server_counts(answerer)
     try:
         found.policy.save(output)
@@ -126,7 +134,16 @@ def calibrate(
     if as_json:
         files = {"policy": str(output), "log": str(log)}
         checked = {} if counts is None else {"server_counts": counts}
-        print_json({**files, "signal": signal, "signal_agreement": agreement, **found.record(), **checked})
+        print_json(
+            {
+                **files,
+                "signal": signal,
+                "signal_agreement": agreement,
+                **found.record(),
+                **checked,
+                "notes": [*filter(None, notes)],
+            }
+        )
         return
     from stakes.commands.calibrate_page import print_calibration
 

@@ -21,8 +21,8 @@ def print_calibration(found: Calibration, source: str, output: Path, log: Path, 
         (budget, *(f"{curve.error(budget):.3f}" if budget in curve.budgets else "" for curve in found.curves.values()))
         for budget in budgets
     ]
-    print_table("Error by budget", ["budget", *found.curves], rows)
-    print_plan(found.plan, found.curves, source)
+    print_table("Error by budget, raw: as it was measured", ["budget", *found.curves], rows)
+    print_plan(found.plan, found.curves, source, found.policy.estimator)
     _print_held_out(found)
     print_shipped(found)
     native, spent = found.native_tokens, found.spent
@@ -34,12 +34,22 @@ def print_calibration(found: Calibration, source: str, output: Path, log: Path, 
     if ran.answered:
         rate = ran.answered / ran.seconds if ran.seconds else 0.0
         typer.echo(f"{ran.answered:,} of {len(ran.outcomes):,} answers are new, {rate:.1f} a second.")
+    if ran.retiered:
+        typer.echo(f"Tiers of {ran.retiered} questions are read otherwise than before; their answers are kept.")
     if ran.changed:
         typer.echo(f"{ran.changed} answers of a redone batch differ from the log: this model is not deterministic.")
     if agreement is not None:
         kind = found.policy.signal["kind"]
         typer.echo(
             f"Calibrated on the labels; the policy reads tiers by {kind}, which agrees with {agreement:.1%} of them."
+        )
+    if found.served is not None:
+        told = found.served
+        typer.echo(
+            f"All of the above is of requests that name their tier. As it reads them, the same budgets give these "
+            f"questions a CWE of {told.cwe:.3f} at {told.tokens:.0f} tokens an image; named, {told.by_label:.3f} at "
+            f"{told.label_tokens:.0f}; uniform {told.uniform_budget}, {told.uniform:.3f}. Name tiers in the header "
+            f"x-stakes-tier, train a signal on the labels, or calibrate with --signal {kind} or --soft."
         )
     typer.echo(f"Policy in {output}, answers in {log}.")
 

@@ -57,7 +57,9 @@ def doctor(
         for row in rows:
             if row["advice"]:
                 typer.echo(f"{row['check']}: {row['advice']}")
-        typer.echo(f"{len(problems)} of {len(rows)} checks found a problem" if problems else "no problem found")
+        warnings = sum(row["state"] == "warning" for row in rows)
+        told = f"{len(problems)} of {len(rows)} checks found a problem" if problems else "no problem found"
+        typer.echo(f"{told}; {warnings} warning{'s' if warnings > 1 else ''}" if warnings else told)
     if problems:
         raise typer.Exit(1)
 
@@ -130,13 +132,26 @@ def _policy(path: Path | None, actuator: str) -> "tuple[Policy | None, list[Row]
         from stakes.gateway.app import check_policy
         from stakes.gateway.settings import Settings
     except ImportError:
-        return rules, [_row("policy", "good", told)]
+        return rules, [_row("policy", "good", told), *_cautions(rules)]
     try:
         check_policy(rules, Settings(upstream="http://127.0.0.1/v1", **_knobs(actuator)))
     except StakesError as error:
         advice = "evaluate can use this policy, serve cannot; calibrate one by resolution or choose another --actuator"
         return rules, [_row("policy", "bad", f"{told}; {error}", advice)]
-    return rules, [_row("policy", "good", told)]
+    return rules, [_row("policy", "good", told), *_cautions(rules)]
+
+
+def _cautions(rules: "Policy") -> list[Row]:
+    """Nothing to stop at, and not to be passed over: what the policy rests on."""
+    from stakes.gateway.cautions import cautions
+
+    return [_row("policy basis", "warning", *_split(sentence)) for sentence in cautions(rules)]
+
+
+def _split(sentence: str) -> tuple[str, str]:
+    """What is so, and what to do about it."""
+    found, _, advice = sentence.rpartition("; ")
+    return found, advice
 
 
 def _upstream(

@@ -10,7 +10,17 @@ from stakes.commands.answering import Who
 from stakes.commands.asking import asks_a_model
 from stakes.commands.calibrate import calibration_log
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import SIGNAL_HELP, Log, Pages, PerTier, gather, read_signal
+from stakes.commands.questions import (
+    SIGNAL_HELP,
+    Log,
+    Pages,
+    PerTier,
+    gather,
+    read_signal,
+    tell,
+    told_labels,
+    told_seen,
+)
 from stakes.commands.spreading import Spread
 from stakes.errors import BadInput
 
@@ -55,7 +65,6 @@ def evaluate(
     from stakes.budgets import evaluate as judge
     from stakes.budgets.policy import Policy
     from stakes.evaluation.fingerprint import Setting
-    from stakes.evaluation.outcomes import read_outcomes
     from stakes.evaluation.progress import progress_on
     from stakes.tiers import parse_costs
 
@@ -69,9 +78,10 @@ def evaluate(
         if cost:
             raise BadInput("costs come from the policy; --cost is for saved outcomes, with --outcomes LOG")
         setting = Setting(rules.mechanism, selector or rules.selector, metric or "relaxed")
-        asked, _ = gather(samples, pages, per_tier, "test", _reader(signal, rules))
+        reader = _reader(signal, rules)
+        asked, read = gather(samples, pages, per_tier, "test", reader)
+        tell(told_labels(read, asked), told_seen(reader, [one.question for one in asked]) if reader else "")
         log = policy.with_suffix(".evaluation.jsonl") if log is None else log
-        behind = calibration_log(policy)
         with who.ready() as answerer:
             found = judge.evaluate(
                 answerer,
@@ -81,16 +91,29 @@ def evaluate(
                 arms=[name.strip() for name in arms.split(",")],
                 setting=setting,
                 ratios=at,
-                calibrated_on={outcome.document for outcome in read_outcomes(behind)} if behind.is_file() else (),
+                calibrated_on=_calibrated_on(policy, rules),
                 progress=progress_on(sys.stderr, "evaluate"),
                 spread=spread(answerer),
             )
     if as_json:
-        print_json({"policy": str(policy), "log": str(outcomes or log), **found.record()})
+        from stakes.report.sentences import told_uniform, verdict
+
+        told = {"verdict": verdict(found), "uniform": told_uniform(found, rules)}
+        print_json({"policy": str(policy), "log": str(outcomes or log), **found.record(), **told})
         return
     from stakes.commands.evaluate_page import print_evaluation
 
-    print_evaluation(found, str(outcomes or log))
+    print_evaluation(found, rules, str(outcomes or log))
+
+
+def _calibrated_on(policy: Path, rules: "Policy") -> set[str]:
+    """The documents of a policy that does not keep them, from its own log, where that stands beside it still."""
+    from stakes.evaluation.outcomes import read_outcomes
+
+    behind = calibration_log(policy)
+    if rules.documents is not None or not behind.is_file():
+        return set()
+    return {outcome.document for outcome in read_outcomes(behind) if outcome.run in rules.fingerprint}
 
 
 def _reader(word: str | None, rules: "Policy") -> "Signal | None":

@@ -4,7 +4,9 @@ import typer
 
 from stakes.budgets.comparison import Comparison
 from stakes.budgets.evaluate import Evaluation
+from stakes.budgets.policy import Policy
 from stakes.commands.output import print_table, show
+from stakes.report.sentences import told_uniform, verdict
 
 
 def _draw(seen: Comparison) -> None:
@@ -33,7 +35,15 @@ def _print_luck(seen: Comparison) -> None:
         print_table("Against uniform", columns, rows)
 
 
-def print_evaluation(found: Evaluation, log: str) -> None:
+HELD_OUT = {
+    True: "Held out: the policy was calibrated on none of these documents.",
+    False: "NOT held out: the policy was calibrated on some of these documents.",
+    None: "Whether these documents are held out is NOT known: neither this policy nor a log beside it says what it was "
+    "calibrated on.",
+}
+
+
+def print_evaluation(found: Evaluation, policy: Policy, log: str) -> None:
     """Print the whole page."""
     if found.basis == "legibility":
         typer.echo("LEGIBILITY, not a VLM's error: whether the print at each answer's place can still be read.")
@@ -49,6 +59,7 @@ def print_evaluation(found: Evaluation, log: str) -> None:
     print_table(f"{sizes}; {seen.documents} documents; graded {seen.metric}", columns, rows)
     _print_luck(seen)
     _draw(seen)
+    typer.echo(verdict(found) + "\n")
     ratios = list(seen.rows[0].ratios)
     table = [(f"{ratio:g}", *(row.ratios[ratio] for row in seen.rows)) for ratio in ratios]
     print_table(
@@ -58,10 +69,10 @@ def print_evaluation(found: Evaluation, log: str) -> None:
         f"Planned {found.plan.total:,} tokens in every arm by {found.plan.mechanism}; "
         f"realised totals differ by {found.deviation:.3%} at most."
     )
+    typer.echo(told_uniform(found, policy))
     if found.plan.density:
         typer.echo(f"The content arm goes by {found.plan.density} features.")
-    if found.held_out is False:
-        typer.echo("NOT held out: the policy was calibrated on some of these documents.")
+    typer.echo(HELD_OUT[found.held_out])
     if found.same_model is False:
         typer.echo("This is another model than the one that the policy was calibrated with.")
     typer.echo(f"Answers in {log}.")

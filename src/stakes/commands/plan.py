@@ -96,7 +96,7 @@ def plan(
         return
     from stakes.commands.plan_page import print_plan
 
-    print_plan(made, measured, source)
+    print_plan(made, measured, source, name)
 
 
 def _curves(path: Path | None, published: str | None) -> "tuple[dict[str, Curve], str]":

@@ -10,10 +10,10 @@ from stakes.budgets.plan import Plan
 from stakes.commands.output import print_table, show
 
 
-def print_plan(plan: Plan, curves: Mapping[str, Curve], source: str) -> None:
-    """Print the whole page."""
+def print_plan(plan: Plan, curves: Mapping[str, Curve], source: str, estimator: str = "raw") -> None:
+    """Print the whole page; the plan's errors are those of curves by this ``estimator``."""
     typer.echo(f"{source}\n")
-    _print_allocation(plan, curves)
+    _print_allocation(plan, curves, estimator)
     _draw(plan, curves)
     _print_ratios(plan)
     _print_sureness(plan)
@@ -32,7 +32,7 @@ def _draw(plan: Plan, curves: Mapping[str, Curve]) -> None:
             typer.echo(frontier_text(curves, plan.costs, plan.counts, best.total, width, chosen) + "\n")
 
 
-def _print_allocation(plan: Plan, curves: Mapping[str, Curve]) -> None:
+def _print_allocation(plan: Plan, curves: Mapping[str, Curve], estimator: str) -> None:
     best = plan.allocation
     rows = []
     for tier, budget in best.budgets.items():
@@ -44,7 +44,8 @@ def _print_allocation(plan: Plan, curves: Mapping[str, Curve]) -> None:
             (tier, plan.costs[tier], plan.counts[tier], spends, best.errors[tier], f"{low:.3f} … {high:.3f}",
              edge.get(best.on_edge.get(tier, ""), ""))
         )  # fmt: skip
-    columns = ["tier", "cost", "samples", "budget", "error", "95 %", "edge"]
+    error = "error" if estimator == "raw" else f"error, {estimator.rpartition(': ')[2].partition(':')[0]}"
+    columns = ["tier", "cost", "samples", "budget", error, "95 %", "edge"]
     print_table("Budgets", columns, rows)
     mean = best.spent / sum(plan.counts.values())
     typer.echo(f"CWE {best.cwe:.3f} for {best.spent:,} of {best.total:,} tokens, {mean:.1f} an image.")
@@ -58,7 +59,7 @@ def _print_allocation(plan: Plan, curves: Mapping[str, Curve]) -> None:
     if best.price > 0:
         worth = best.price * sum(plan.counts.values())
         typer.echo(f"One more token for every image would lower CWE by about {show(worth)}.")
-    else:
+    elif not {"largest", "both"} & set(best.on_edge.values()):  # beyond the largest measured budget nobody knows
         typer.echo("More tokens would not help: the curves have no use for them.")
     if best.on_edge:
         typer.echo(f"On the edge of the measured grid: {', '.join(best.on_edge)}. More range might do better.")

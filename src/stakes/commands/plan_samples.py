@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from stakes.budgets.curve import Curve
     from stakes.budgets.samples_needed import SamplesNeeded, SizeRow
 
+SURE = 0.95
+"""How sure one wants to be that as many calibrations as were counted end well."""
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -55,7 +58,8 @@ def plan_samples(
         tell=_tell,
     )
     if as_json:
-        print_json({"source": source, **needed.record()})
+        share, sure = (None, None) if needed.needed is None else had(needed)
+        print_json({"source": source, **needed.record(), "share": share, "share_at_least": sure})
     else:
         print_needed(needed, source)
 
@@ -88,7 +92,26 @@ def print_needed(needed: "SamplesNeeded", source: str) -> None:
         typer.echo(f"{needed.why_not[0].upper()}{needed.why_not[1:]}.")
         return
     what = "the ceilings are certified" if ceilings else "tiered budgets are certified to help"
-    typer.echo(f"Label {_counts(needed.needed)} questions: {what} in at least {needed.power:.0%} of the calibrations.")
+    share, sure = had(needed)
+    told = f"{what} in {share:.0%} of the {needed.repeats} imagined calibrations"
+    typer.echo(f"Label {_counts(needed.needed)} questions: {told}.")
+    if sure >= needed.power:
+        typer.echo(f"With {SURE:.0%} confidence that is at least {sure:.0%} of all, so the {needed.power:.0%} hold.")
+    else:
+        typer.echo(
+            f"With {SURE:.0%} confidence that is no more than {sure:.0%} of all, so {needed.power:.0%} is a guess; "
+            f"--repeats {max(100, 4 * needed.repeats)} would tell more."
+        )
+
+
+def had(needed: "SamplesNeeded") -> tuple[float, float]:
+    """The share of imagined calibrations that had all at the size found, and what it is at least (Clopper-Pearson)."""
+    from scipy.stats import binomtest
+
+    row = needed.rows[-1]
+    share = min(row.kept.values(), default=row.ships)
+    exact = binomtest(round(share * needed.repeats), needed.repeats, alternative="greater")
+    return share, float(exact.proportion_ci(SURE, method="exact").low)
 
 
 def _counts(samples: Mapping[str, int]) -> str:

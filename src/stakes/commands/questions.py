@@ -21,7 +21,10 @@ PerTier = Annotated[int, typer.Option(help="With --pages: questions of each tier
 Log = Annotated[
     Path | None, typer.Option(help="The log of answers that a run resumes from. Default: beside the policy.")
 ]
-SIGNAL_HELP = "How tiers are read: keywords, task:FILE.json or task:docvqa=high,vqav2=low, learned:FILE, tier (labels)."
+SIGNAL_HELP = (
+    "How tiers are read: keywords, keywords:FILE (one a line), task:FILE.json or task:docvqa=high,vqav2=low, "
+    "learned:FILE (stakes signal train), tier (labels)."
+)
 
 
 def read_signal(word: str, costs: Mapping[str, float]) -> "Signal | None":
@@ -31,13 +34,55 @@ def read_signal(word: str, costs: Mapping[str, float]) -> "Signal | None":
     kind, _, rest = word.partition(":")
     if word == "keywords":
         return KeywordRule()
+    if kind == "keywords" and rest:
+        from stakes.signals.keywords import read_keywords
+
+        return KeywordRule(read_keywords(rest), *_dear_and_cheap(costs))
     if word == "tier":
         return None
     if kind == "task" and rest:
         return TaskIdentity(_task_map(rest), dearest=max(costs, key=costs.__getitem__))
     if kind == "learned" and rest:
         return LearnedSignal.load(rest)
-    raise BadInput(f"no signal is called {word!r}; give keywords, task:MAP, learned:FILE, or tier for the labels")
+    raise BadInput(
+        f"no signal is called {word!r}; give keywords, keywords:FILE, task:MAP, learned:FILE, or tier for the labels"
+    )
+
+
+def _dear_and_cheap(costs: Mapping[str, float]) -> tuple[str, str]:
+    """The names of a keyword rule's two tiers: high and low, unless the costs are of two others."""
+    if len(costs) != 2 or set(costs) == {"high", "low"}:
+        return "high", "low"
+    low, high = sorted(costs, key=costs.__getitem__)
+    return high, low
+
+
+def tell(*notes: str) -> None:
+    """What is worth knowing before any answer is paid for, on stderr; what is empty is not."""
+    for note in filter(None, notes):
+        typer.echo(f"note: {note}", err=True)
+
+
+def told_labels(read: "Sequence[Sample]", asked: "Sequence[Asked]") -> str:
+    """That tiers were not read as the file labels them; empty where they were, or where it labels none."""
+    pairs = [(sample.tier, one.tier) for sample, one in zip(read, asked, strict=False) if sample.tier is not None]
+    other = sum(label != tier for label, tier in pairs)
+    if not other:
+        return ""
+    return f"the file's labels disagree with the signal on {other} of {len(pairs)} questions; --signal tier uses them"
+
+
+def told_seen(signal: "Signal", questions: Sequence[str]) -> str:
+    """That a learned signal knows some of these questions from its training; empty where it knows none."""
+    from stakes.signals import LearnedSignal
+
+    known = sum(map(signal.trained_on, questions)) if isinstance(signal, LearnedSignal) else 0
+    if not known:
+        return ""
+    return (
+        f"the signal was trained on {known} of these {len(questions)} questions, so that how well it reads them is not "
+        "held out; go by the agreement that stakes signal train told, or train it on others"
+    )
 
 
 def _task_map(text: str) -> dict[str, str]:
@@ -72,7 +117,7 @@ def serving_signal(labelled: "Sequence[tuple[str, str | None, str]]", costs: Map
         return KeywordRule()
     raise BadInput(
         f"the labels {', '.join(costs)} can be read neither off the task nor by keywords, so no request could be "
-        "given its tier; train a signal on them and give --signal learned:FILE"
+        "given its tier; train a signal on them (stakes signal train) and give --signal learned:FILE"
     )
 
 

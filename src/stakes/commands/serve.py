@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.serve_rules import about_policy, conditions_source, policy_of, read_settings
+from stakes.commands.serve_rules import about_policy, conditions_source, first_words, policy_of, read_settings, within
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -26,14 +26,17 @@ def serve(
         ),
     ] = None,
     mean_budget: Annotated[
-        int | None, typer.Option(help="With --budget: the mean that traffic is held to. Default: the largest of them.")
+        int | None,
+        typer.Option(
+            callback=within(1), help="With --budget: the mean that traffic is held to. Default: the largest of them."
+        ),
     ] = None,
     family: Annotated[str, typer.Option(help="With --budget: the upstream model's family.")] = "qwen2.5-vl",
     upstream: Annotated[
         str, typer.Option(help="An OpenAI-compatible address such as http://127.0.0.1:8000/v1, embedded, or a folder.")
     ] = EMBEDDED,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Where to listen; 0 for any free port.")] = 8080,
+    port: Annotated[int, typer.Option(callback=within(0, 65535), help="Where to listen; 0 for any free port.")] = 8080,
     mode: Annotated[str, typer.Option(help="enforce, or observe: decide and report, change nothing.")] = "enforce",
     fail: Annotated[
         str, typer.Option(help="closed refuses a request that cannot be fitted, open passes it on as it came.")
@@ -58,7 +61,11 @@ def serve(
     no_bypass: Annotated[bool, typer.Option("--no-bypass", help="Refuse x-stakes-bypass.")] = False,
     log_questions: Annotated[bool, typer.Option("--log-questions", help="Write questions into the log.")] = False,
     keep_images: Annotated[
-        int, typer.Option(help="Requests whose images and question the live page at / shows, in memory only.")
+        int,
+        typer.Option(
+            callback=within(0, 1000),
+            help="Requests whose images and question the live page at / shows, in memory only.",
+        ),
     ] = 0,
     telemetry: Annotated[
         str | None, typer.Option(help="OpenTelemetry to console, to an http(s) address of OTLP, or global.")
@@ -66,7 +73,9 @@ def serve(
     shadow: Annotated[
         float, typer.Option(help="Share of fitted requests, such as 0.01, asked again at native size to watch by.")
     ] = 0.0,
-    shadow_at_once: Annotated[int, typer.Option(help="Shadow answers under way at most; others are dropped.")] = 1,
+    shadow_at_once: Annotated[
+        int, typer.Option(callback=within(1), help="Shadow answers under way at most; others are dropped.")
+    ] = 1,
     shadow_outcomes: Annotated[
         Path | None, typer.Option(help="The calibration's outcomes: how often its answers differed at full budget.")
     ] = None,
@@ -77,14 +86,20 @@ def serve(
     probe_model: Annotated[
         str | None, typer.Option(help="The model that the probe asks. Default: the first that the upstream lists.")
     ] = None,
-    max_body_mb: Annotated[int, typer.Option(help="Largest request.")] = 64,
-    max_images: Annotated[int, typer.Option(help="Most images in a request.")] = 50,
-    max_megapixels: Annotated[float, typer.Option(help="Largest image.")] = 89.0,
-    workers: Annotated[int, typer.Option(help="Threads that fit images.")] = 2,
-    connect_timeout: Annotated[float, typer.Option(help="Seconds for the upstream to take a connection.")] = 5.0,
-    read_timeout: Annotated[float, typer.Option(help="Seconds between two pieces of an answer.")] = 300.0,
-    total_timeout: Annotated[float, typer.Option(help="Seconds for a whole answer.")] = 1800.0,
-    drain: Annotated[float, typer.Option(help="Seconds that streams may go on after a stop was asked for.")] = 30.0,
+    max_body_mb: Annotated[int, typer.Option(callback=within(1), help="Largest request.")] = 64,
+    max_images: Annotated[int, typer.Option(callback=within(1), help="Most images in a request.")] = 50,
+    max_megapixels: Annotated[float, typer.Option(callback=within(0.001), help="Largest image.")] = 89.0,
+    workers: Annotated[int, typer.Option(callback=within(1), help="Threads that fit images.")] = 2,
+    connect_timeout: Annotated[
+        float, typer.Option(callback=within(0.001), help="Seconds for the upstream to take a connection.")
+    ] = 5.0,
+    read_timeout: Annotated[
+        float, typer.Option(callback=within(0.001), help="Seconds between two pieces of an answer.")
+    ] = 300.0,
+    total_timeout: Annotated[float, typer.Option(callback=within(0.001), help="Seconds for a whole answer.")] = 1800.0,
+    drain: Annotated[
+        float, typer.Option(callback=within(0), help="Seconds that streams may go on after a stop was asked for.")
+    ] = 30.0,
     settings_file: Annotated[  # noqa: ARG001 - its callback has read it
         Path | None,
         typer.Option(
@@ -140,11 +155,7 @@ def serve(
         def ready(here: str) -> None:
             logs.write_to_stderr()
             about = {"address": f"{here}/v1", "upstream": address, "mode": mode, **about_policy(served.rules.policy)}
-            if as_json:
-                print_json(about)
-            else:
-                budgets = ", ".join(f"{tier} {tokens}" for tier, tokens in served.rules.policy.budgets.items())
-                typer.echo(f"{here}/v1 → {address} ({mode}; budgets {budgets}; {about['origin']})")
+            print_json(about) if as_json else typer.echo(first_words(about))
 
         app = gateway.create_app(made, served, conditions=conditions)
         running.serve(app, host, port, ready, **door.server_options(made.limits, drain))

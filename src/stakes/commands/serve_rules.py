@@ -1,7 +1,9 @@
 """Which policy does ``stakes serve`` serve, what is it watched by, and where do its options stand? Files and words."""
 
+import math
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from stakes.errors import BadInput
 if TYPE_CHECKING:
     from stakes.budgets.conditions import Conditions
     from stakes.budgets.policy import Policy
+    from stakes.evaluation.outcomes import Outcome
 
 
 def read_settings(context: typer.Context, path: Path | None) -> Path | None:
@@ -31,6 +34,18 @@ def read_settings(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+def within(least: float, most: float = math.inf) -> Callable[[float | None], float | None]:
+    """A callback that refuses an option's number outside of these; nan and infinity are always outside."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not (least <= value <= most and math.isfinite(value)):
+            kept = f"from {least:g} to {most:g}" if math.isfinite(most) else f"of at least {least:g}"
+            raise typer.BadParameter(f"give a number {kept}, not {value}")
+        return value
+
+    return check
+
+
 def policy_of(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
     """The file's policy, or one of budgets that a person chose: nothing is made up."""
     from stakes.budgets.policy import Policy
@@ -45,7 +60,7 @@ def policy_of(path: Path | None, budgets: list[str] | None, mean: int | None, fa
     chosen: dict[str, int] = {}
     for word in budgets or ():
         name, equals, tokens = word.partition("=")
-        if not equals or not tokens.strip().isdigit() or int(tokens) < 1 or name.strip() in chosen:
+        if not equals or not tokens.strip().isdecimal() or int(tokens) < 1 or name.strip() in chosen:
             raise BadInput(f"{word!r} is no budget of its own; write each tier once, as high=576")
         chosen[name.strip()] = int(tokens)
     costs = {tier.name: tier.cost for tier in PAPER_TIERS}
@@ -63,12 +78,24 @@ def policy_of(path: Path | None, budgets: list[str] | None, mean: int | None, fa
 
 def about_policy(rules: "Policy") -> dict[str, Any]:
     """What is served, for whoever started it."""
+    from stakes.gateway.cautions import cautions
+
     origin = "chosen, not calibrated" if rules.fingerprint == "uncalibrated" else f"policy {rules.fingerprint:.12}"
-    return {"family": rules.family, "budgets": rules.budgets, "mean_budget": rules.mean_budget, "origin": origin}
+    return {
+        "family": rules.family, "budgets": rules.budgets, "mean_budget": rules.mean_budget, "origin": origin,
+        "basis": rules.basis, "warnings": cautions(rules),
+    }  # fmt: skip
+
+
+def first_words(about: Mapping[str, Any]) -> str:
+    """The same for a person: one line, and one more for whatever about the policy is weaker than it looks."""
+    budgets = ", ".join(f"{tier} {tokens}" for tier, tokens in about["budgets"].items())
+    line = f"{about['address']} → {about['upstream']} ({about['mode']}; budgets {budgets}; {about['origin']})"
+    return "\n".join([line, *(f"warning: {sentence}" for sentence in about["warnings"])])
 
 
 def conditions_source(outcomes: Path | None, allowed: list[str] | None) -> "Callable[[Policy], Conditions]":
-    """What shadow answers are held to: a person's word, else the calibration's outcomes, else the policy's curves."""
+    """What shadow answers are held to: a person's word, else the calibration's outcomes, else what the policy says."""
     from stakes.budgets.conditions import Conditions
     from stakes.evaluation.outcomes import read_outcomes
 
@@ -86,5 +113,15 @@ def conditions_source(outcomes: Path | None, allowed: list[str] | None) -> "Call
         return lambda _: chosen
     if outcomes is not None:
         answers = read_outcomes(outcomes)
-        return lambda policy: Conditions.of(answers, policy.budgets)
+        return partial(_measured, answers)
     return Conditions.of_policy
+
+
+def _measured(answers: "list[Outcome]", policy: "Policy") -> "Conditions":
+    from stakes.budgets.conditions import Conditions
+
+    if policy.soft is not None:  # a log knows budgets by tier, and this policy gives each request its own
+        raise BadInput(
+            "a policy with soft stakes carries its own limits; leave --shadow-outcomes out, or calibrate again"
+        )
+    return Conditions.of(answers, policy.budgets)

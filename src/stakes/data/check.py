@@ -48,6 +48,7 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     tiers: Counter[str] = field(default_factory=Counter)
     tiers_from: Counter[str] = field(default_factory=Counter)  # "file" or "signal"
+    read_otherwise: int = 0  # samples whose label in the file is not the tier that the signal reads
     documents: int = 0
     images: Counter[Key] = field(default_factory=Counter)  # how many samples ask about each
     native: dict[Key, int] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class Findings:
             "kinds": dict(Counter(problem.kind for problem in self.problems)),
             "tiers": dict(self.tiers),
             "tiers_from": dict(self.tiers_from),
+            "read_otherwise": self.read_otherwise,
             "documents": self.documents,
             "images": len(self.images),
             "most_questions_an_image": max(self.images.values(), default=0),
@@ -126,7 +128,9 @@ class _Looker:
             self._problem(line.number, "duplicate", f"the id {sample.id!r} is that of line {first}; make ids unique")
         elif sample.id:
             self.ids[sample.id] = line.number
-        self.found.tiers[sample.tier or self.signal(sample.question, sample.task).tier] += 1
+        read = self.signal(sample.question, sample.task).tier
+        self.found.tiers[sample.tier or read] += 1
+        self.found.read_otherwise += sample.tier not in (None, read)
         self.found.tiers_from["file" if sample.tier else "signal"] += 1
         if sample.document is not None:
             self.documents.add(sample.document)

@@ -6,19 +6,22 @@ say what differs. Budgets are no part: a grid may grow, and what was answered is
     mark = take(asked, model, Setting("deletion", "redundancy"))
     mark.run                                  # '0f3c…', 32 hex digits
     admit(Path("log.jsonl"), mark)            # the outcomes it holds, or BadInput: another model, other images, …
+
+No answer depends on its question's tier, so a log whose tiers alone were read otherwise is taken, with the tiers of
+now; ``relabel`` writes them into the log before it goes on.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.grading import METRICS
-from stakes.evaluation.outcomes import Outcome, read_outcomes
+from stakes.evaluation.outcomes import Outcome, OutcomeLog, read_outcomes
 from stakes.files import write_whole
 from stakes.models.about import identity
 from stakes.models.base import DEFAULT_SELECTOR, SUFFIX, Mechanism
@@ -55,6 +58,8 @@ class Fingerprint:
     """Everything that decides an answer and its grade, by name."""
 
     parts: Mapping[str, str]
+    tiers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The tier of every sample, by id."""
 
     @property
     def run(self) -> str:
@@ -94,7 +99,8 @@ def take(asked: Sequence[Asked], model: Any, setting: Setting) -> Fingerprint:
             "selector": str(setting.selector),
             "metric": setting.metric,
             "suffix": SUFFIX,
-        }
+        },
+        {one.id: one.tier for one in asked},
     )
 
 
@@ -104,12 +110,29 @@ def admit(log: Path, mark: Fingerprint) -> list[Outcome]:
     meta = beside(log, "meta")
     strange = next((outcome.run for outcome in outcomes if outcome.run != mark.run), None)
     if strange is not None:
-        raise BadInput(
-            f"{log} belongs to another experiment: {_difference(meta, strange, mark)}; "
-            "give another log, or the same things again"
-        )
+        if (now := _retiered(outcomes, _parts(meta), mark)) is None:
+            raise BadInput(_difference(log, strange, mark))
+        return now  # the log itself still says otherwise, so that its mark stays
     save_json(meta, {"run": mark.run, **mark.parts})
     return outcomes
+
+
+def relabel(log: Path, mark: Fingerprint) -> int:
+    """Write the tiers of now into a log that differs in nothing else; how many of its questions change theirs."""
+    then = _parts(beside(log, "meta"))
+    if not log.exists() or not _only_tiers(then, mark):
+        return 0
+    with OutcomeLog(log):  # nobody else writes it meanwhile
+        outcomes = read_outcomes(log)
+        if (now := _retiered(outcomes, then, mark)) is None:
+            return 0
+        text = "".join(json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in now)
+        try:
+            write_whole(log, text)
+        except OSError as error:
+            raise StakesError(f"{log} cannot be written ({error.strerror}); make room, and start again") from error
+        save_json(beside(log, "meta"), {"run": mark.run, **mark.parts})
+    return len({then.sample for then, one in zip(outcomes, now, strict=True) if then.tier != one.tier})
 
 
 def beside(log: Path, kind: str) -> Path:
@@ -125,17 +148,50 @@ def save_json(path: Path, record: object) -> None:
         raise StakesError(f"{path} cannot be written ({error.strerror}); make room or choose another place") from error
 
 
-def _difference(meta: Path, run: str, mark: Fingerprint) -> str:
+def _parts(meta: Path) -> dict[str, Any]:
+    """What stands beside a log, ``run`` among it; empty where nothing can be read."""
     try:
         then = json.loads(meta.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        then = None
-    if not isinstance(then, dict) or then.pop("run", None) != run:
+        return {}
+    return then if isinstance(then, dict) else {}
+
+
+def _only_tiers(then: Mapping[str, Any], mark: Fingerprint) -> bool:
+    parts = {key: value for key, value in then.items() if key != "run"}
+    return parts != mark.parts and {**parts, "tiers": ""} == {**mark.parts, "tiers": ""}
+
+
+def _retiered(outcomes: Sequence[Outcome], then: Mapping[str, Any], mark: Fingerprint) -> list[Outcome] | None:
+    """The same answers with the tiers of now; None where they are not all of one run that differs in tiers alone."""
+    if not _only_tiers(then, mark) or any(o.run != then["run"] or o.sample not in mark.tiers for o in outcomes):
+        return None
+    return [replace(outcome, tier=mark.tiers[outcome.sample], run=mark.run) for outcome in outcomes]
+
+
+def _difference(log: Path, run: str, mark: Fingerprint) -> str:
+    """What the log holds instead, in words first; digests tell nobody anything and are left out."""
+    meta = beside(log, "meta")
+    then = _parts(meta)
+    another = "give -o or --log another name"
+    if then.pop("run", None) != run:
         return (
-            f"its outcomes are of run {run:.12}, this is {mark.run:.12} (what differs is not known without {meta.name})"
+            f"{log} belongs to another experiment: its outcomes are of run {run:.12}, this is {mark.run:.12} (what differs "
+            f"is not known without {meta.name}); {another}, or delete it"
         )
     keys = [key for key in {**then, **mark.parts} if then.get(key) != mark.parts.get(key)]
-    return ", ".join(f"{key} was {then.get(key)!s:.40} and is {mark.parts.get(key)!s:.40}" for key in keys)
+    told = [
+        f"{key} was {then.get(key)!s:.40} and is {mark.parts.get(key)!s:.40}"
+        for key in keys
+        if key not in (*DATA, "tiers")
+    ]
+    also = f" ({', '.join(told[:3])})" if told else ""
+    if "samples" in keys or "questions" in keys:
+        held, here = then.get("samples"), mark.parts["samples"]
+        return f"{log} holds answers to {held} other questions than these {here}{also}; {another}, or delete it"
+    if data := [key for key in DATA if key in keys]:
+        return f"{log} holds answers to these questions with other {' and '.join(data)}{also}; {another}, or delete it"
+    return f"{log} belongs to another experiment: {', '.join(told[:3])}; {another}, or the same things again"
 
 
 def _name(value: object) -> str:

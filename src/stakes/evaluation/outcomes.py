@@ -99,6 +99,8 @@ class OutcomeLog:
             raise BadInput(f"the outcome log {self.path} cannot be opened for writing ({error.strerror})") from None
         try:
             fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # a killed process lets go of it
+            if not os.path.samestat(os.fstat(self._file.fileno()), self.path.stat()):
+                raise OSError  # replaced between the two, by one who wrote other tiers into it (``relabel``)
         except OSError:
             self._file.close()
             raise BadInput(f"another process is writing {self.path}; wait for it, or give another log") from None

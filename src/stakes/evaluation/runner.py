@@ -22,7 +22,7 @@ from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.answering import Answering, answers_alone, in_turn
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.batches import BATCH, plan_batches, plan_some
-from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, take
+from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, relabel, take
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcomes import Outcome, OutcomeLog
 from stakes.evaluation.progress import Progress, Silent
@@ -44,6 +44,8 @@ class Run:
     seconds: float
     changed: int
     """Outcomes of a redone batch whose answer is not the one in the log: above 0, the model is not deterministic."""
+    retiered: int = 0
+    """Samples of the log that another signal had put into another tier; their answers are kept, with the tier of now."""
 
 
 def run(
@@ -72,6 +74,7 @@ def run(
     check(model, asked, lanes, setting)
     mark, watch, began = take(asked, model, setting), progress or Silent(), time.monotonic()
     answered = changed = 0
+    retiered = relabel(Path(log), mark)
     with OutcomeLog(log) as book:
         done = {(outcome.sample, outcome.budget): outcome for outcome in reversed(admit(book.path, mark))}
         wanted = [(asked[i].id, budget) for batch in batches for i, budget in batch]
@@ -98,7 +101,7 @@ def run(
     budgets = sorted({budget for lane in lanes for budget in lane})
     wanted_set = set(wanted)
     ordered = {key: done[key] for one in asked for budget in budgets if (key := (one.id, budget)) in wanted_set}
-    return Run(ordered, mark, answered, time.monotonic() - began, changed)
+    return Run(ordered, mark, answered, time.monotonic() - began, changed, retiered)
 
 
 def check(model: Any, asked: Sequence[Asked], lanes: Lanes, setting: Setting) -> None:

@@ -19,6 +19,7 @@ from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 from stakes.gateway import actuators, live
 from stakes.gateway.auth import Doorkeeper
+from stakes.gateway.cautions import cautions
 from stakes.gateway.forward import Upstream
 from stakes.gateway.gate import Gate
 from stakes.gateway.health import Health
@@ -82,12 +83,17 @@ def create_app(
         metrics.policy.clear()
         metrics.policy.labels(served.rules.policy.fingerprint, settings.mode).set(1)
 
+    def warn() -> None:
+        for sentence in cautions(served.rules.policy):
+            log.say(sentence, logging.WARNING, policy=served.rules.policy.fingerprint)
+
     def reloaded(result: str) -> None:
         good = result in ("loaded", "same")
         metrics.reloads.labels("good" if good else "bad").inc()
         show_policy()
         if good:
             log.say("policy reloaded", policy=served.rules.policy.fingerprint, budgets=served.rules.policy.budgets)
+            warn()
         else:
             log.say("policy not reloaded; the old one is kept", logging.ERROR, reason=result)
 
@@ -104,6 +110,7 @@ def create_app(
     async def life(_: Starlette) -> AsyncIterator[None]:
         upstream.open()
         show_policy()
+        warn()
         tasks = []
         if served.files:
             tasks.append(asyncio.create_task(served.watch(settings.watch_s, reloaded)))

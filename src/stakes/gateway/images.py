@@ -115,14 +115,14 @@ def unreadable() -> Refused:
 
 
 def foretell(one: Measured, budget: int, family: str) -> Shrunk:
-    """What ``shrink`` will spend, by arithmetic alone: no pixel is decoded."""
+    """What ``shrink`` would spend, by arithmetic alone: no pixel is decoded, and the image goes on as it came."""
     if one.native <= budget:
         return Shrunk(None, one.native, (1.0, 1.0))
     try:
         size = fitted_size(one.width, one.height, budget, family)
     except InfeasibleBudget as error:
         raise infeasible(error) from None
-    return Shrunk(None, size.tokens, (size.width / one.width, size.height / one.height))
+    return Shrunk(None, size.tokens, (1.0, 1.0))
 
 
 def infeasible(error: InfeasibleBudget) -> Refused:

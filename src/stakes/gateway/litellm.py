@@ -13,6 +13,7 @@ and the answers carry the same headers. Needs the proxy's environment to have ``
 
 import asyncio
 import json
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 from stakes.gateway.app import check_policy
+from stakes.gateway.cautions import cautions
 from stakes.gateway.entrance import is_yes
 from stakes.gateway.logs import Log
 from stakes.gateway.meter import count
@@ -56,9 +58,11 @@ class Stakes(CustomLogger):  # type: ignore[misc]
                 "a hook sees no answers, so there is nothing to compare shadows with; shadow is the gateway's"
             )
         self.served = Served.start(lambda: Policy.load(path), (path,), lambda one: check_policy(one, self.settings))
-        self.metrics = Metrics()
+        self.metrics, log = Metrics(), Log()
+        for sentence in cautions(self.served.rules.policy):
+            log.say(sentence, logging.WARNING)
         self._workers = Workers(self.settings.limits)
-        self._preparer = Preparer(self.settings, self.served, self._workers, self.metrics, Log())
+        self._preparer = Preparer(self.settings, self.served, self._workers, self.metrics, log)
         self._plans: OrderedDict[str, tuple[float, Plan]] = OrderedDict()  # by LiteLLM's id of the call
         self._looked = time.monotonic()
 

@@ -18,6 +18,8 @@ import uvicorn
 
 from stakes.errors import BadInput, StakesError
 
+MOST_PORT = 65535
+
 
 @contextmanager
 def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Iterator[str]:
@@ -55,6 +57,8 @@ def _server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
 
 
 def _bound(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= MOST_PORT:
+        raise BadInput(f"a port is a number from 1 to {MOST_PORT}, or 0 for any that is free, not {port}")
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,7 +66,7 @@ def _bound(host: str, port: int) -> socket.socket:
         listening.listen(2048)
     except OSError as error:
         listening.close()
-        raise BadInput(f"cannot listen on {host}:{port} ({error.strerror}); choose another port") from None
+        raise BadInput(f"cannot listen on {host}:{port} ({error.strerror}); choose another host or port") from None
     return listening
 
 

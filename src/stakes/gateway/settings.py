@@ -3,6 +3,7 @@
 Settings(upstream="http://127.0.0.1:8000/v1", mode="observe", limits=Limits(images=8))
 """
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
@@ -92,8 +93,8 @@ class Settings:
                 raise BadInput(f"{name} is one of {', '.join(get_args(kind))}, not {value!r}")
         for part in (self.limits, self.timeouts):
             for one in fields(part):
-                if not getattr(part, one.name) > 0:
-                    raise BadInput(f"{one.name} must be above zero, not {getattr(part, one.name)!r}")
+                if not 0 < getattr(part, one.name) < math.inf:
+                    raise BadInput(f"{one.name} must be above zero and finite, not {getattr(part, one.name)!r}")
         if not 0 <= self.keep_images <= 1000:
             raise BadInput(f"keep_images is how many requests keep their images, 0 to 1000, not {self.keep_images}")
         if not 0 <= self.shadow <= 1:

@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import Counter
 
+from stakes.gateway.cautions import cautions
 from stakes.gateway.metrics import Metrics
 from stakes.gateway.recent import Recent
 from stakes.gateway.reload import Rules
@@ -27,8 +28,9 @@ def state(metrics: Metrics, rules: Rules, recent: Recent) -> dict[str, Any]:
     return {
         "policy": {
             "fingerprint": policy.fingerprint, "family": policy.family, "mean_budget": policy.mean_budget,
-            "floor": policy.floor,
+            "floor": policy.floor, "basis": policy.basis,
         },
+        "warnings": cautions(policy),
         "tiers": [
             {
                 "name": name,

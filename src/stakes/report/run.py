@@ -80,6 +80,10 @@ def read_run(path: str | Path, outcomes: str | Path | None = None, evaluation: s
     again = {outcome.document for outcome in answers} & {outcome.document for outcome in arm_outcomes}
     if judged is not None and again:
         notes.append(f"NOT held out: the policy was calibrated on {len(again)} of the evaluation's documents.")
+    elif judged is not None and judged.held_out is False:
+        notes.append("NOT held out: the policy was calibrated on some of the evaluation's documents.")
+    elif judged is not None and judged.held_out is None and not answers:
+        notes.append("Whether the evaluation is held out is not known: nothing says what the policy was calibrated on.")
     return Run(file.stem, policy, tuple(answers), judged, tuple(arm_outcomes), tuple(notes))
 
 

@@ -8,6 +8,7 @@ A gain is called one only where the 95 % interval of the fall in CWE over whole 
 
 from stakes.budgets.comparison import ArmRow, Comparison
 from stakes.budgets.evaluate import Evaluation
+from stakes.budgets.policy import Policy
 
 
 def verdict(found: Evaluation) -> str:
@@ -31,6 +32,21 @@ def verdict(found: Evaluation) -> str:
     if gain.low == gain.high == 0:
         return f"It does not help here, keep uniform: {moved}, and cost-weighted error stays the same ({sized})."
     return f"It does not help here for certain, keep uniform or label more: {moved}, but {change}, which may be luck."
+
+
+def told_uniform(found: Evaluation, policy: Policy) -> str:
+    """What the uniform arm gives each image, and why that is not the policy's mean budget where it is not."""
+    counts = found.comparison.counts
+    size, tokens = sum(counts.values()), found.plan.total / sum(counts.values())
+    budgets = ", ".join(f"{tier} {budget}" for tier, budget in policy.budgets.items())
+    told = f"Uniform gives every image {tokens:.0f} tokens: what the policy's own budgets ({budgets}) come to here"
+    if abs(tokens - policy.mean_budget) < 1:
+        return f"{told}."
+    here = ", ".join(f"{count} of {size} read as {tier}" for tier, count in counts.items())
+    then = {tier: max(plan.curve.counts) for tier, plan in policy.tiers.items() if plan.curve is not None}
+    there = ", ".join(f"{count} {tier}" for tier, count in then.items())
+    calibrated = f" (calibrated on {there})" if len(then) == len(policy.tiers) else ""
+    return f"{told}, with {here}; the policy's mean budget is {policy.mean_budget}{calibrated}."
 
 
 def _moved(uniform: ArmRow, cost: ArmRow, seen: Comparison) -> str:
@@ -99,6 +115,11 @@ def promises(found: dict[str, object] | None) -> list[str]:
         f"Chosen on {found['chosen_on']} documents, certified on {found['certified_on']} others, each statement with "
         f"confidence {sure}.",
     ]
+    if found.get("tiers") == "named":
+        told.append(
+            "It was certified on labelled tiers, which the policy's signal does not always read: it holds for requests "
+            "that name their tier (x-stakes-tier)."
+        )
     ceilings = found.get("ceilings")
     for tier, ceiling in ceilings.items() if isinstance(ceilings, dict) else ():
         if ceiling["budget"] is None:

@@ -11,6 +11,7 @@ Reading(tier='high', probability=1.0, why='keyword "total"', decided=True)
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from stakes.errors import BadInput
 from stakes.signals.base import Reading, is_blank, undecided
@@ -59,6 +60,19 @@ class KeywordRule:
         """Return the keyword that stands first in a text, or None."""
         match = self.pattern.search(text)
         return None if match is None else " ".join(match.group().lower().split())
+
+
+def read_keywords(path: str | Path) -> list[str]:
+    """Keywords of another language or domain from a file, one a line; blank lines are passed over."""
+    try:
+        words = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}; keywords:FILE takes one with a keyword a line") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"no keywords can be read from {path} ({error})") from None
+    if not any(words):
+        raise BadInput(f"{path} holds no keyword; write one a line")
+    return [word for word in words if word]
 
 
 def compile_keywords(keywords: Iterable[str]) -> re.Pattern[str]:

@@ -8,6 +8,7 @@ own), saved as JSON that is safe to load from a stranger. Only ``fit`` and ``cro
 'high'
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,8 @@ class LearnedSignal:
         self.undecided_below, self.folds, self.seed = float(undecided_below), folds, seed
         self._dearest = dearest
         self.model_: LinearModel | None = None
-        self.chosen_: dict[str, Any] = {}  # what training chose: strength, idf, and on how many questions
+        self.chosen_: dict[str, Any] = {}  # what training chose: strength, idf; and on which questions, by digest
+        self._seen: frozenset[str] = frozenset()
 
     def fit(
         self, questions: Sequence[str], tiers: Sequence[str], groups: Sequence[str] | None = None
@@ -53,8 +55,14 @@ class LearnedSignal:
 
         trained = train(questions, tiers, groups, folds=self.folds, seed=self.seed)
         self.model_ = trained.model
+        self._seen = frozenset(map(question_digest, questions))
         self.chosen_ = {"questions": len(questions), "strength": trained.strength, "idf": trained.idf}
+        self.chosen_["digests"] = " ".join(sorted(self._seen))
         return self
+
+    def trained_on(self, question: str) -> bool:
+        """Whether this very text was among the training questions, so that reading it right is no test."""
+        return question_digest(question) in self._seen
 
     def cross_validate(
         self,
@@ -133,6 +141,10 @@ class LearnedSignal:
         find_dearest(model.tiers, dearest)
         signal = cls(dearest=dearest, undecided_below=threshold)
         signal.model_, signal.chosen_ = model, dict(training)
+        digests = training.get("digests", "")  # files from before they were kept have none
+        if not isinstance(digests, str):
+            raise BadInput("the digests of a learned signal's training questions must be one text")
+        signal._seen = frozenset(digests.split())
         return signal
 
     def save(self, path: str | Path) -> None:
@@ -161,6 +173,11 @@ class LearnedSignal:
             raise BadInput(f"{path} is not a usable learned signal: {error}") from None
         except ValueError as error:  # not JSON, or not UTF-8
             raise BadInput(f"{path} is not a learned signal in JSON: {error}") from None
+
+
+def question_digest(question: str) -> str:
+    """Eight hex digits of a question's words: enough to know it again, whatever its case and spacing."""
+    return hashlib.blake2b(" ".join(question.lower().split()).encode(), digest_size=4).hexdigest()
 
 
 def _no_constant(name: str) -> NoReturn:

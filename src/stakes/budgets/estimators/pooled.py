@@ -133,11 +133,12 @@ def _noise(rate: Array, n: Array, owner: NDArray[np.int64], share: float) -> Arr
     """Covariance of the measured errors: binomial on the diagonal, ``share`` of a perfect pairing beside it.
 
     Where every question has one needed budget, the wrong at the larger error include those at the smaller, so that
-    ``cov = min(e, e') (1 - max(e, e'))``.
+    ``cov = min(e, e') (1 - max(e, e'))``. A race asks less at some budgets, of the same questions in the same order, so
+    that ``min(n, n')`` are common to both and the means' covariance is ``cov / max(n, n')``.
     """
     cover = share * np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate)) * np.equal.outer(owner, owner)
     np.fill_diagonal(cover, rate * (1 - rate))
-    return np.asarray(cover / np.sqrt(np.outer(n, n)))
+    return np.asarray(cover / np.maximum.outer(n, n))
 
 
 def pairing(measured: ByDocument) -> float:
@@ -148,7 +149,8 @@ def pairing(measured: ByDocument) -> float:
         rate = wrong.sum(axis=0) / np.maximum(1, asked.sum(axis=0))
         off = wrong - asked * rate
         found = off.T @ off
-        perfect = np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate)) * asked.sum(axis=0).min()
+        common = np.array([np.minimum(asked, column[:, None]).sum(axis=0) for column in asked.T])
+        perfect = np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate)) * common
         pairs = ~np.eye(len(rate), dtype=bool)
         seen, most = seen + float(found[pairs].sum()), most + float(perfect[pairs].sum())
     return float(np.clip(seen / most, 0.0, 0.98)) if most > 0 else 0.0

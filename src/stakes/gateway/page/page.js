@@ -38,15 +38,23 @@ async function refresh() {
 function show(s) {
   const { policy, controller, checks } = s;
   const name = policy.fingerprint === "uncalibrated" ? "budgets chosen, not calibrated" : `policy ${policy.fingerprint.slice(0, 12)}`;
-  $("standing").textContent = `${s.mode} · ${policy.family} · ${name}`;
-  const warnings = [...(s.probe && s.probe.follows === false ? [s.probe.sentence] : []), ...(s.watch ? s.watch.alarms : [])];
+  const basis = policy.basis === "legibility" ? ", of LEGIBILITY" : "";
+  $("standing").textContent = `${s.mode} · ${policy.family} · ${name}${basis}`;
+  const warnings = [...s.warnings, ...(s.probe && s.probe.follows === false ? [s.probe.sentence] : []), ...(s.watch ? s.watch.alarms : [])];
   $("warning").hidden = !warnings.length;
   $("warning").replaceChildren(...warnings.map((text) => make("span", {}, text)));
 
   const { native, predicted, saved } = s.tokens;
   $("saved").textContent = tokens(saved);
-  const observed = s.mode === "observe" ? ` Observing: nothing was changed; ${tokens(Math.max(0, native - predicted))} could be saved.` : "";
+  const observing = s.mode === "observe";
+  const observed = observing ? ` Observing: nothing was changed; ${tokens(Math.max(0, native - predicted))} could be saved.` : "";
   $("saved-note").textContent = native ? `${Math.round((100 * saved) / native)} % of ${tokens(native)} native tokens.${observed}` : "No image yet.";
+  // While observing, the controller books what enforcing would have spent: every number of its own says so.
+  $("mean-title").textContent = observing ? "Would take an image, of the cap" : "Tokens an image, of the cap";
+  $("chart-title").textContent = observing ? "Running mean against the cap, if enforced" : "Running mean against the cap";
+  $("spent-title").textContent = observing ? "would spend / image" : "spent / image";
+  const images = s.tiers.reduce((sum, tier) => sum + tier.images, 0);
+  $("tiers-note").textContent = observing && images ? ` Observing: every image went as it came, at ${(native / images).toFixed(1)} tokens on average.` : "";
   $("mean").textContent = controller.images ? `${controller.mean.toFixed(1)} of ${tokens(controller.mean_budget)}` : `– of ${tokens(controller.mean_budget)}`;
   $("mean-note").textContent = `mean over ${tokens(controller.images)} images; ${tokens(controller.allowance)} tokens in hand`;
   const told = (checks.agreed || 0) + (checks.differed || 0);
@@ -174,6 +182,7 @@ function summary(one) {
   if (!one.native.length) return "not measured";
   if (!one.budget.length) return `${join(one.native)} tokens, native`;
   const counted = one.counted === null ? "" : `, server counted ${tokens(one.counted)}`;
+  if (one.outcome === "observed") return `${join(one.native)} tokens as it came, would be ${join(one.predicted)} (budget ${join(one.budget)}${counted})`;
   return `${join(one.native)} → ${join(one.predicted)} tokens (budget ${join(one.budget)}${counted})`;
 }
 
@@ -272,7 +281,7 @@ function showAnswer(reply, body) {
   say("why", header("why"));
   say("native tokens", header("native-tokens"));
   say("budget", header("budget"));
-  say("predicted tokens", header("predicted-tokens"));
+  say(header("outcome") === "observed" ? "would take" : "predicted tokens", header("predicted-tokens"));
   say("scale", header("scale"));
   say("outcome", header("outcome") || "text, passed as it was");
   const text = body.choices?.[0]?.message?.content || "(no text)";

@@ -1,0 +1,84 @@
+"""How is evidence against a candidate kept? As the capital of somebody who bets that it is not the best.
+
+Document d has n_dt questions of tier t, all documents n_t; its first slice asks one of each tier, drawn by lot (or all
+of them). For candidate A and the leader B, and with w_t = n_t c_t / sum(n c) the weight of tier t in the CWE,
+
+    y_d = sum_t w_t n_dt / n_t (share of d's asked questions of tier t wrong at A - the same at B)
+    m   = max over d of  sum over the tiers in which A and B differ of  w_t n_dt / n_t
+    capital_A = mean over bets l of  prod over units  prod over d in the unit  (1 + l y_d / m),     0 < l < 1
+
+A question drawn by lot stands for all of its document's, so E y_d is what d adds to CWE(A) - CWE(B): documents count by
+their questions, as they do in the CWE. (With every document counted alike, the best choice for small pages would win,
+and the best for all questions be ruled out.) Why the capital may be read as evidence: let A be the best, so that
+CWE(A) <= CWE(B) whoever leads. B and m depend on earlier units only (and on sizes, which are no answers), |y_d| <= m,
+and a unit's documents are independent. So its factor has the expectation
+
+    prod_d (1 + l E y_d / m)  <=  (1 + l / (g m) sum_d E y_d)^g  <=  1          g documents, every factor above 1 - l > 0
+
+the first by the inequality of arithmetic and geometric means; the second because a unit has a document of every block
+of ``race_rows.deal``, in which small and large pages have their share, so that sum_d E y_d is a share of
+CWE(A) - CWE(B) <= 0. The capital of the best candidate thus never grows on average, and exceeds 1/delta with a chance
+of at most delta, ever (Ville). Documents need not be of one size, nor a single one of them be fair to A.
+
+What that takes: documents of a block are independent draws of what the policy will serve. What it costs: m is the
+largest document's, so where one holds a tenth of all questions, the others cannot be bet on boldly.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stakes.budgets.race_candidates import Bools, Candidates
+from stakes.budgets.race_rows import Cells, Pages
+
+BETS = 0.9 * 0.5 ** np.arange(7)
+
+
+class Bets:
+    """Everybody's capital, unit by unit."""
+
+    def __init__(self, choices: Candidates, pages: Pages) -> None:
+        self.choices, self.size = choices, pages.size
+        self.worth = np.column_stack(
+            [choices.weight[tier] * pages.whole[tier] / max(1, pages.size[tier].sum()) for tier in choices.tiers]
+        )
+        """Of each row's document in the CWE, w_t n_dt / n_t: rows × tiers."""
+        self.kinds = np.unique(self.worth, axis=0)
+        self.bounds: dict[bytes, float] = {}
+        self.capital = np.zeros((len(choices), len(BETS)))
+        """Logarithms, candidates × bets."""
+
+    def lost(self, bar: float) -> Bools:
+        """Candidates against which the bets have won ``exp(bar)``."""
+        top = self.capital.max(axis=1)
+        won: NDArray[np.float64] = top + np.log(np.exp(self.capital - top[:, None]).mean(axis=1))
+        return won >= bar
+
+    def unit(self, rows: Sequence[int], wrong: Mapping[str, NDArray[np.int64]], cells: Cells, leader: int) -> None:
+        """Bet on new documents; ``wrong``: rows × columns of the grid. Who was not asked with the leader, waits."""
+        table, tiers = self.choices.table, self.choices.tiers
+        mine, known = table[leader], np.ones(len(table), dtype=bool)
+        for k, tier in enumerate(tiers):
+            known &= np.isin(table[:, k], cells[tier]) if tier in cells else table[:, k] == mine[k]
+        rivals = np.flatnonzero(known)
+        scale = 1 / self.bound(table[rivals] != mine)
+        for row in rows:
+            y = np.zeros(len(rivals))
+            for k, tier in enumerate(tiers):
+                if tier in cells and self.size[tier][row]:
+                    lost = self.worth[row, k] / self.size[tier][row] * wrong[tier][row]
+                    y += lost[table[rivals, k]] - lost[mine[k]]
+            if y.any():
+                self.capital[rivals] += np.log1p(np.outer(y * scale, BETS))
+
+    def bound(self, differ: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """m for each row of ``differ``, candidates × tiers; for the leader itself, which never loses, 1."""
+        patterns, which = np.unique(differ, axis=0, return_inverse=True)
+        found = []
+        for pattern in patterns:
+            key = pattern.tobytes()
+            if key not in self.bounds:
+                self.bounds[key] = float((self.kinds @ pattern).max()) or 1.0
+            found.append(self.bounds[key])
+        return np.array(found)[which.ravel()]

@@ -45,9 +45,10 @@ check: .venv/.dev
 
 bench: .venv/.bench
 	$(PY) benchmarks/allocation.py
-	$(PY) benchmarks/resize.py
-	$(PY) benchmarks/selection.py --device cpu --blocks 2
+	$(PY) benchmarks/resize.py --quick
+	$(PY) benchmarks/selection.py --device cpu
 	$(PY) benchmarks/answering.py
+	$(PY) benchmarks/growth.py --quick
 	$(PY) benchmarks/gateway.py
 
 # The documentation site, into site/: it opens from the disk and asks no other host for anything.

@@ -8,10 +8,12 @@ compared with ours; a difference beyond the peer's own tolerance stops the bench
 """
 
 import argparse
+import json
 import math
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,10 +149,10 @@ def _table(instance: Instance) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.array(tokens, dtype=np.float64), np.array(losses), np.array(owner)
 
 
-def compare(instance: Instance, seconds: float) -> str:
+def compare(instance: Instance, seconds: float) -> dict[str, Any]:
     """One line of the table; stops when a peer beats our proven bound or claims an optimum above ours."""
     mine = ours(instance, seconds)
-    cells = [f"{mine.seconds * 1e3:9.2f} ms", f"{mine.cwe - mine.bound:7.0e}" if mine.cwe > mine.bound else "proven "]
+    row: dict[str, Any] = {"ours_ms": 1e3 * mine.seconds, "gap": mine.cwe - mine.bound}
     peers: list[Callable[[Instance, float], Answer]] = [highs, cp_sat]
     for peer in peers:
         other = peer(instance, seconds)
@@ -161,7 +163,14 @@ def compare(instance: Instance, seconds: float) -> str:
             raise SystemExit(f"{peer.__name__} found {other.cwe}, below our proven bound {mine.bound}")
         if not limited and other.cwe > mine.cwe + slip:
             raise SystemExit(f"{peer.__name__} claims {other.cwe} as optimal, ours is {mine.cwe}")
-        cells.append(f"{'>' if limited else ' '}{other.seconds / mine.seconds:8.1f}x")
+        row |= {f"{peer.__name__}_ratio": other.seconds / mine.seconds, f"{peer.__name__}_limited": limited}
+    return row
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row for the terminal."""
+    cells = [f"{row['ours_ms']:9.2f} ms", f"{row['gap']:7.0e}" if row["gap"] > 0 else "proven "]
+    cells += [f"{'>' if row[f'{peer}_limited'] else ' '}{row[f'{peer}_ratio']:8.1f}x" for peer in ("highs", "cp_sat")]
     return "  ".join(cells)
 
 
@@ -169,12 +178,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10, help="time limit of a peer per instance")
-    arguments = parser.parse_args()
+    parser.add_argument("--out", type=Path, help="where the results go, as JSON")
+    arguments, rows = parser.parse_args(), []
     print(f"{'family':14} {'size':>7}  {'ours (1x)':>12}  {'gap':7}  {'HiGHS':>10}  {'CP-SAT':>10}")
     for kind in FAMILIES:
         for tiers, points in SIZES if kind in ("decaying", "rates") else SIZES[-1:]:
-            line = compare(family(kind, tiers, points), arguments.seconds)
-            print(f"{kind:14} {tiers:>3}x{points:<3}  {line}", flush=True)
+            row = compare(family(kind, tiers, points), arguments.seconds)
+            rows.append({"family": kind, "tiers": tiers, "budgets": points, **row})
+            print(f"{kind:14} {tiers:>3}x{points:<3}  {line(row)}", flush=True)
+    if arguments.out:
+        arguments.out.write_text(json.dumps({"seconds": arguments.seconds, "rows": rows}, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

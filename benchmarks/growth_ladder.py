@@ -31,7 +31,7 @@ class Ladder:
     against: str
     sizes: Sequence[int]
     prepare: Callable[[int], Work]
-    must: float
+    must: float | Callable[[], float]
     why: str
 
 
@@ -90,7 +90,8 @@ def climb(ladder: Ladder, clock: Callable[[], float], repeats: int = 5, patience
             if now * (size / b) ** max(steep, 0) > 2 * patience and len(points) > 3:
                 break
         points.append((size, seconds(ladder.prepare(size), clock, repeats, patience)))
-    return judged(ladder.what, ladder.against, [(size, 1e3 * s) for size, s in points], ladder.must, ladder.why)
+    must = ladder.must() if callable(ladder.must) else ladder.must
+    return judged(ladder.what, ladder.against, [(size, 1e3 * s) for size, s in points], must, ladder.why)
 
 
 def judged(what: str, against: str, points: Sequence[tuple[int, float]], must: float, why: str) -> dict[str, Any]:

@@ -6,16 +6,18 @@ no budget exceeds them. Selectors choose among random features with a quarter of
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from statistics import median
 from typing import Any
 
 import torch
 from benchmarks.growth_ladder import Ladder, Work, exponent, geometric, judged
 from benchmarks.latency_floors import Rates, decoder, encoder
+from PIL import Image
 
 from stakes import models
 from stakes.data import pages
+from stakes.data.pages.page import Page
 from stakes.models import Request
 from stakes.models.images import EncodedCache
 from stakes.vision.selectors import make
@@ -42,13 +44,30 @@ BEYOND = (4800, 16_384)  # tokens: redundancy no longer keeps the matrix of dist
 
 
 class Answers:
-    """The embedded reader and a large page with many questions."""
+    """The embedded reader and large pages with many questions; neither is made before it is asked for."""
 
     def __init__(self, device: str) -> None:
-        self.model: Any = models.load("embedded", device=device)
-        drawn = [pages.draw("forms", seed, "test") for seed in range(64)]
-        self.questions = [question.text for page in drawn for question in page.questions]
-        self.pages = [page.image.resize((28 * 60, 28 * 80)) for page in drawn[:32]]
+        self.device = device
+
+    @cached_property
+    def model(self) -> Any:
+        """The reader."""
+        return models.load("embedded", device=self.device)
+
+    @cached_property
+    def drawn(self) -> list[Page]:
+        """Pages as they are drawn."""
+        return [pages.draw("forms", seed, "test") for seed in range(32)]
+
+    @cached_property
+    def pages(self) -> list[Image.Image]:
+        """The same, scaled so that no budget exceeds them."""
+        return [page.image.resize((28 * 60, 28 * 80)) for page in self.drawn]
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """All that is asked of them."""
+        return [question.text for page in self.drawn for question in page.questions]
 
     def ask(self, requests: list[Request]) -> Work:
         """One ``answer`` with nothing remembered."""
@@ -150,7 +169,7 @@ def ladders(quick: bool, device: str, answers: Answers) -> list[Ladder]:
     together = geometric(1, 8 if quick else 32, 4 if quick else 8)
     searched = geometric(16, 1024 if quick else 8192, 5 if quick else 10)
     return [
-        Ladder("answer", "tokens", tokens, answers.tokens, answers.must("answer", tokens), STAGES["answer"]),
+        Ladder("answer", "tokens", tokens, answers.tokens, partial(answers.must, "answer", tokens), STAGES["answer"]),
         Ladder("answer: questions of one page", "a batch of", together, answers.batch, 1, "a prompt each"),
         Ladder("answer: images, a question each", "a batch of", together, answers.images, 1, "a page each"),
         *(

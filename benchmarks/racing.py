@@ -6,6 +6,7 @@ Imagined: 300 + 300 questions at 13 budgets (``stakes.budgets.simulate``), curve
 table is the true CWE of the raced choice minus that of the choice on all 7,800 answers (``pooled`` both times). Saved:
 documents of a log are split at random; two thirds are raced and also used whole, both choices are tried on the rest.
 Guarantee: without a cap, how often the truly best choice is ruled out; where nothing matters (``flat``), a given one.
+(The same where pages differ in size: ``racing_sizes.py``.)
 """
 
 import argparse

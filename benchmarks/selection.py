@@ -1,7 +1,7 @@
 """Is choosing tokens cheap beside encoding them? Each selector on 1,296 tokens, as a ratio to the encoder's own time.
 
     python benchmarks/selection.py                  # the GPU where there is one, else the CPU
-    python benchmarks/selection.py --device cpu
+    python benchmarks/selection.py --device cpu --out selection.json
 
 The encoder is Qwen2.5-VL-7B's, randomly initialised (32 blocks, 1,280 wide, features of 3,584), on one image of 1,296
 tokens (36 x 36). On a CPU 8 blocks are timed, one of them with full attention as 4 of the 32 have, and scaled up.
@@ -11,12 +11,18 @@ Times are medians of 5 in milliseconds (the encoder on a CPU: of 1).
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.machine import about
 
 from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene
@@ -78,13 +84,14 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, help="where the results go, as JSON")
     options = parser.parse_args()
     device = options.device
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     whole = encoder(device, dtype, 8 if device == "cpu" else BLOCKS)
     print(f"{device} {dtype}, {SIDE * SIDE} tokens, torch {torch.__version__}, {torch.get_num_threads()} threads")
     print(f"{'encoder':26}{whole:10.1f} ms")
-    scene = page(device, dtype)
+    scene, found = page(device, dtype), {}
     for name in NAMES:
         selector: Any = make(name)
 
@@ -92,8 +99,13 @@ def main() -> None:
             scene.rankings.clear()
             selector.select(scene, BUDGET)
 
-        spent = milliseconds(choose, device)
+        spent = found[name] = milliseconds(choose, device)
         print(f"{name:26}{spent:10.1f} ms{spent / whole:10.3f} of the encoder")
+    if options.out:
+        facts = about("torch", "transformers") | {"device": device, "threads": torch.get_num_threads()}
+        sizes = {"tokens": SIDE * SIDE, "kept": BUDGET}
+        results = {"about": facts, **sizes, "encoder_ms": whole, "selectors_ms": found}
+        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

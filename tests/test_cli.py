@@ -101,6 +101,20 @@ def _curves(path: Path, **high: Any) -> str:
     return str(file)
 
 
+@pytest.mark.parametrize(
+    ("errors", "needless", "edge"), [([0.9, 0.4, 0.1], False, True), ([0.9, 0.1, 0.1], True, False)]
+)
+def test_more_tokens_are_not_called_useless_at_the_largest_measured_budget(
+    tmp_path: Path, errors: list[float], needless: bool, edge: bool
+) -> None:
+    curve = {"budgets": [32, 304, 576], "errors": errors, "counts": 300}
+    file = tmp_path / "curves.json"
+    file.write_text(json.dumps({"high": curve, "low": curve}))
+    page = _stakes("plan", "--curves", str(file), "--mean-budget", "576").stdout
+    assert ("More tokens would not help" in page, "More range might do better" in page) == (needless, edge)
+    assert "error, pooled" in _stakes("plan", "--curves", str(file), "--estimator", "pooled").stdout
+
+
 BAD_CURVES = [
     ({"budgets": [304, 32, 576]}, "tier 'high'.*budgets must rise, but 32 comes after 304"),
     ({"budgets": [32, 32, 576]}, "tier 'high'.*budget 32 appears twice"),

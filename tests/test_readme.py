@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from tests.docs.site import parse, run
+from tests.docs.site import blocks, parse, read, run
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -37,8 +37,8 @@ COMMANDS = re.findall(r"^stakes .*", README, re.MULTILINE)
 @pytest.mark.parametrize("line", [line for line in COMMANDS if not re.match(rf"stakes ({ELSEWHERE})", line)])
 def test_a_shell_example_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    point = '{"budgets": [32, 304, 576], "errors": [0.9, 0.3, 0.1], "counts": 300}'
-    Path("curves.json").write_text(f'{{"high": {point}, "low": {point}}}')
+    guide = [block.text for block in blocks(read("docs/calibrate.md")) if block.language == "json"]
+    Path("curves.json").write_text(next(text for text in guide if "budgets" in text))
     assert run(line)
 
 

@@ -6,7 +6,7 @@ one sentence on stderr and exit status 2, and writes nothing.
 
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -44,6 +44,27 @@ app.command()(report)
 app.command()(demo)
 app.command()(doctor)
 
+RESUMED = ("calibrate", "evaluate", "demo", "reproduce")
+"""Commands that keep every answer in a log as it comes."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"stakes {version('stakes')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Spend a vision-language model's visual tokens where mistakes are expensive."""
+
+
 # Wrong options and missing arguments: typer's own error class, wherever this version of typer keeps it.
 _UsageError: Any = typer.BadParameter.__base__
 
@@ -54,15 +75,19 @@ def main(arguments: list[str] | None = None) -> None:
     # work to do more wall time still (16 answers of the reader: 12.5 s against 2.8). Read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        status = app(arguments, standalone_mode=False)
+        status = app(arguments, prog_name="stakes", standalone_mode=False)
     except StakesError as error:
         _fail(str(error))
     except _UsageError as error:
         sentence = error.format_message().rstrip(".")
         if not sentence:  # no command at all: the help is on the screen already
             sys.exit(2)
-        _fail(f"{sentence}; see stakes --help")
+        context = getattr(error, "ctx", None)
+        _fail(f"{sentence}; see {context.command_path if context else 'stakes'} --help")
     except (KeyboardInterrupt, typer.Abort):
+        words = sys.argv[1:] if arguments is None else arguments
+        if words and words[0] in RESUMED:
+            print("stakes: stopped; answers so far are kept, and the same command goes on from them", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output went away, as in `stakes plan | head`
         sys.stderr.close()

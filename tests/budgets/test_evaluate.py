@@ -15,6 +15,7 @@ from tests.models.tiny import blank, picture, tiny
 
 from stakes.budgets.arm_plan import densities, plan_arms
 from stakes.budgets.comparison import compare
+from stakes.budgets.conditions import Conditions
 from stakes.budgets.evaluate import Evaluation, evaluate, regrade
 from stakes.budgets.policy import Policy
 from stakes.budgets.seen import seen_by
@@ -171,6 +172,7 @@ def test_what_was_calibrated_on_is_not_held_out(asked: list[Asked], tmp_path: Pa
     part = evaluate(Oracle(name="b"), asked[:60], rules, log=tmp_path / "part.jsonl", arms=["uniform", "cost"])
     assert (part.held_out, part.same_model) == (False, False)
     assert json.loads(json.dumps(part.record()))["held_out"] is False
+    assert Conditions.of_policy(rules) == Conditions.of(read_outcomes(tmp_path / "c.jsonl"), rules.budgets)
     assert rules.documents is not None
     assert len(rules.documents) == 2 * 40  # by name and by image
     rules.save(tmp_path / "policy.json")

@@ -1,6 +1,7 @@
 """A race asks little, drops the best seldom, and decides as all answers would."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +70,8 @@ def test_a_unit_never_chooses_the_leader_that_it_is_judged_by() -> None:
     budgets = [tuple(run.choices.budgets(i).values()) for i in range(len(run.alive))]
     at = {choice: np.exp(run.bets.capital[i]) for i, choice in enumerate(budgets)}
     assert at[304, 304] == pytest.approx(np.ones(len(BETS)))
-    assert at[576, 32] == pytest.approx(1 - BETS)  # right where the leader was wrong, in both tiers
-    assert at[448, 160] == pytest.approx(1 - BETS * 5 / 6)
+    assert at[576, 32] == pytest.approx((1 - BETS) * (1 - BETS / 5))  # right where the leader was wrong, twice
+    assert at[448, 160] == pytest.approx(1 - BETS)
 
 
 def test_what_clearly_loses_is_not_asked_again() -> None:
@@ -162,6 +163,53 @@ def test_a_model_is_raced_and_the_rest_can_be_asked_later(tmp_path: Path) -> Non
         full.curves, full.policy.budgets, costs, counts
     )
     assert 0 <= gap < 0.05
+
+
+@pytest.mark.parametrize(
+    ("rule", "columns"),
+    [
+        ({"floor": 160}, (1, 5)),  # the smallest budget may not be had,
+        ({"total": 134 * 140}, (0, 3)),  # the largest cannot be paid for,
+        ({"floor": 160, "total": 230 * 140}, (1, 4)),  # or both
+    ],
+)
+def test_budgets_that_nobody_may_have_are_as_good_as_not_in_the_grid(
+    rule: dict[str, int], columns: tuple[int, int]
+) -> None:
+    measured = simulate(coarse(), {"high": 60, "low": 80}, np.random.default_rng(2), per_document=1.5)
+    on = replace(terms(measured), **rule)  # type: ignore[arg-type]
+    held = COARSE[columns[0] : columns[1]]
+    wrong, asked = (
+        {t: table[:, slice(*columns)] for t, table in of.items()} for of in (measured.wrong, measured.asked)
+    )
+    cut = ByDocument(measured.documents, held, wrong, asked)
+    found, same = (race(table, on, asker(table), estimator="raw") for table in (measured, cut))
+    assert found.record() | {"of": 0} == same.record() | {"of": 0}
+    assert found.fitted == same.fitted
+    capped = race(measured, on, asker(measured), passes=500)
+    assert capped.budgets["high"] in held
+
+
+def test_one_tier_may_have_a_floor_of_its_own() -> None:
+    # the dear tier's curve then begins at 304, the other's at 32
+    truth = coarse({"high": [0.0, 0.0, 0.9, 0.9, 0.1], "low": [0.1, 0.9, 0.9, 0.9, 0.9]})
+    measured = simulate(truth, {"high": 60, "low": 60}, np.random.default_rng(0))
+    on = replace(terms(measured), floors={"high": 304})
+    found = race(measured, on, asker(measured), estimator="raw", passes=400)
+    assert found.budgets == {"high": 576, "low": 32}
+    assert not found.measured.asked["high"][:, :2].any()
+
+
+def test_a_model_is_raced_above_a_floor(tmp_path: Path) -> None:
+    asked = ask(write_samples(tmp_path, pages=8, per_page=2), tmp_path, KeywordRule())
+    raced = calibrate(
+        Oracle(), asked, COSTS, 304, KeywordRule(), log=tmp_path / "log.jsonl", race=0.95, floor=96, passes=300
+    )
+    assert raced.raced is not None
+    assert raced.policy.floor == 96
+    assert min(raced.policy.budgets.values()) >= 96
+    assert min(outcome.budget for outcome in read_outcomes(tmp_path / "log.jsonl")) >= 96
+    assert raced.policy.budgets == raced.raced.budgets
 
 
 def test_what_cannot_be_raced_is_said(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stakes.budgets.by_document import by_document
+from stakes.budgets.conditions import Conditions
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.budgets.scenarios import published
 from stakes.budgets.simulate import simulate
@@ -152,6 +153,7 @@ def test_the_coin_belongs_to_the_request_and_is_fair() -> None:
 )
 def test_one_text_for_a_whole_tier_still_spends_the_mean(high: str, low: str) -> None:
     outcomes, asked = log(150)
+    outcomes = [replace(outcome, prediction=str(outcome.budget)) for outcome in outcomes]  # another at every budget
     asked = [replace(one, question=high if one.tier == "high" else low) for one in asked]
     found = soften(by_document(outcomes, COSTS), outcomes, asked, KeywordRule(), COSTS, 304, "raw")
     assert 0.1 < found.plan.share < 0.9  # some tie, so that a coin for all would go wrong
@@ -164,6 +166,11 @@ def test_one_text_for_a_whole_tier_still_spends_the_mean(high: str, low: str) ->
     taken = [policy.decide(one.question, about=one.sample).budget for one in asked]
     assert np.mean(taken) == pytest.approx(304, rel=0.06)
     assert taken == [policy.decide(one.question, about=one.sample).budget for one in asked]
+    watched = Conditions.of_policy(policy)
+    assert watched.mix == {"high": 0.5, "low": 0.5}
+    for tier, allowed in watched.disagreement.items():
+        differ = np.mean([budget < 576 for one, budget in zip(asked, taken, strict=True) if one.tier == tier])
+        assert differ < allowed < differ + 0.13 or allowed == 0.999
 
 
 def test_a_tier_that_is_read_in_the_half_tried_alone_gets_a_measured_budget() -> None:

@@ -86,7 +86,7 @@ def test_calibrating_again_answers_nothing_and_prints_a_page(place: Path, made: 
     words = ("--model", place / "vlm", *RULES, "-o", place / "policy.json")
     page = stakes("calibrate", place / "cal.jsonl", *words).stdout
     for part in (
-        "Error by budget",
+        "Error by budget, raw",
         "CWE",
         "Held out: chosen on 2 documents",
         "At full resolution these questions take",
@@ -111,6 +111,10 @@ def test_evaluate_tells_the_arms_and_saved_answers_are_judged_again(place: Path,
     assert re.search(r"\bcost +[+-]\d\.\d{3} \[[+-]\d\.\d{3}, [+-]\d\.\d{3}\] +\d+:\d+ +\d", page)
     assert "3 high at cost 2, 3 low at cost 1; 3 documents; graded exact" in page
     assert "realised totals differ by" in page
+    told = [line for line in page.splitlines() if line.startswith("Uniform")]
+    assert told == [again["uniform"]], told
+    assert "It does not help here, keep uniform: " in page
+    assert again["verdict"].startswith("It does not help here, keep uniform: ")
     assert "Held out: the policy was calibrated on none of these documents." in page
 
 

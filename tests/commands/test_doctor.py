@@ -172,7 +172,7 @@ def test_an_absent_extra_is_no_problem_and_an_old_one_is(monkeypatch: pytest.Mon
     assert (status, states) == (
         1, {"core": "good", "extra local": "absent", "extra ray": "bad", "extra report": "absent"}
     )  # fmt: skip
-    assert checks["extra local"]["advice"] == "pip install --upgrade 'stakes[local]'"
+    assert checks["extra local"]["advice"] == "in the clone: pip install -c constraints.txt '.[local]'"
     assert checks["extra ray"]["found"] == "ray 2.5 is older than 2.60"
     monkeypatch.setattr(doctor, "installed", lambda: [Package("numpy", "", "2.0", None)])
     assert _checks()[0] == 1

@@ -69,7 +69,8 @@ def stakes(words: list[str]) -> tuple[int, str, str]:
 
 
 def fewer(words: list[str]) -> list[str]:
-    """The same command on fewer questions and budgets."""
+    """The same command on fewer questions, budgets and imagined calibrations."""
+    words = [*words, "--repeats", "10"] if "--samples" in words and words[0] == "plan" else words
     pairs = zip(["", *words], words, strict=False)
     return [min(FEWER[before], word, key=len) if before in FEWER else word for before, word in pairs]
 
@@ -99,10 +100,12 @@ def parse(line: str) -> None:
         with suppress(StakesError):  # an option that reads a file at once, and the file is not there
             command.make_context(words[1], list(rest))  # raises on unknown options, wrong values, missing arguments
     elif words[:2] == ["pip", "install"]:
-        for extras in re.findall(r"stakes\[([a-z,]+)\]", line):
+        for extras in re.findall(r"(?:stakes|\.)\[([a-z,]+)\]", line):
             assert set(extras.split(",")) <= _extras(), line
     elif words[0] == "make":
         assert set(words[1:]) <= _targets(), line
+    elif words[0] == ".":
+        assert words[1:] == [".venv/bin/activate"], line  # what make makes
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), line
     else:

@@ -1,13 +1,17 @@
 """docs/gateway.md: every option, header, metric and path that it names exists, and its example runs."""
 
 import io
+import json
 import re
 import shlex
+import shutil
+import subprocess
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import httpx
 import pytest
+from tests.docs.site import blocks, read
 from tests.gateway.gateways import ask, encoded, gateway, page
 from tests.gateway.upstream import Upstream
 from typer.main import get_command
@@ -46,6 +50,25 @@ def test_every_header_and_metric_is_told(upstream: Upstream, http: httpx.Client)
     named = set(re.findall(r"`(stakes_\w+)[`{]", TEXT))
     assert named <= there
     assert {one for one in there if one.endswith("_total")} <= named  # no counter is left out
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
+def test_the_request_of_the_vllm_page_goes_through_with_its_key(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = blocks(read("docs/vllm.md"))
+    exec(compile(next(b.text for b in found if b.language == "python"), "vllm.md", "exec"), {})
+    keys = next(b.text for b in found if b.language == "text").split()
+    line = next(one for b in found for one in b.lines if one.startswith("curl") and "request.json" in one)
+    with gateway(upstream.url, client_keys=tuple(keys)) as front:
+        words = shlex.split(line.replace("http://127.0.0.1:8080", front.address))
+        answer, refused = (
+            json.loads(subprocess.run(one, capture_output=True, timeout=20, check=True).stdout)
+            for one in (words, [word.replace(keys[0], "no-key-of-ours") for word in words])
+        )
+    assert answer["choices"][0]["message"]["content"] == "42"
+    assert refused["error"]["code"] == "invalid_api_key"
 
 
 def test_the_python_example_runs(upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

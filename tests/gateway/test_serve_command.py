@@ -75,7 +75,7 @@ def test_budgets_of_ones_own_are_served_and_called_that(upstream: Upstream, tmp_
         (["--budget", "high"], "'high' is no budget"),
         (["--budget", "high=0"], "'high=0' is no budget"),
         ([*BUDGETS, "--budget", "low=9"], "'low=9' is no budget"),
-        (["--budget", "high=256"], "the signal can answer tier 'low'"),
+        (["--budget", "high=256"], "questions are read as high or low; give low a budget too"),
         ([*BUDGETS, "--mode", "guess"], "mode is one of observe, enforce"),
         ([*BUDGETS, "--upstream", "http://"], "not an http(s) address"),
         ([*BUDGETS, "--family", "smolvlm"], "not controllable by resizing"),

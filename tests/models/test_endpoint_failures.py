@@ -124,6 +124,9 @@ def test_a_refusal_is_not_retried_and_keeps_the_key_and_the_image_to_itself(serv
     assert len(str(caught.value)) < 400
     with pytest.raises(BadInput, match=r"HTTP 404.*does the address end in /v1\?"):
         EndpointVLM(server.url.removesuffix("/v1"))
+    server.script = lambda *_: Said(json.dumps({"error": {"message": "The model `nope` does not exist."}}), 404)
+    with pytest.raises(BadInput, match=r"HTTP 404\): The model `nope` does not exist\.$"):
+        ask(endpoint(model="nope"))
 
 
 def test_the_first_failure_stops_the_rest(server: Server, endpoint: Ask) -> None:

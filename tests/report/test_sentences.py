@@ -1,12 +1,13 @@
 """The manager's sentence is made of the arms: it says help, harm or luck as they do, with their numbers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from tests.report.runs import make_run, outcome, write_log
 
 from stakes.report.run import read_run
-from stakes.report.sentences import other_arms, promises, verdict
+from stakes.report.sentences import other_arms, promises, told_uniform, verdict
 
 COSTS = {"high": 5.0, "low": 1.0}
 
@@ -39,6 +40,21 @@ def test_a_clear_gain_is_told_with_both_tiers_rates(tmp_path: Path) -> None:
     assert "tier low pays for it, from 50.0 % to 90.0 %" in text
     assert "it helps" in text
     assert "80 questions on 40 documents" in text
+
+
+def test_uniform_says_its_tokens_and_why_they_are_not_the_mean_budget(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path, COSTS, 20))
+    assert run.evaluation is not None
+    budgets = ", ".join(f"{tier} {budget}" for tier, budget in run.policy.budgets.items())
+    whole = f"Uniform gives every image 160 tokens: what the policy's own budgets ({budgets}) come to here"
+    assert told_uniform(run.evaluation, run.policy) == f"{whole}."
+    seen = run.evaluation.comparison
+    fewer = replace(run.evaluation, comparison=replace(seen, counts={"high": 5, "low": 35}))
+    fewer = replace(fewer, plan=replace(run.evaluation.plan, total=100 * 40))
+    assert told_uniform(fewer, run.policy) == (
+        f"{whole.replace('160', '100', 1)}, with 5 of 40 read as high, 35 of 40 read as low; the policy's mean budget "
+        "is 160 (calibrated on 20 high, 20 low)."
+    )
 
 
 def test_no_change_says_keep_uniform(tmp_path: Path) -> None:

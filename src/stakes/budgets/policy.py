@@ -175,7 +175,9 @@ class Policy(BaseModel):
         """Check a policy already read from JSON; errors name the field."""
         if not isinstance(record, Mapping):
             raise BadInput(f"{source} is not a policy: it holds a {type(record).__name__}, not an object")
-        if record.get("schema") != SCHEMA:
+        if "schema" not in record:
+            raise BadInput(f"{source} is not a policy file: it has no schema; stakes calibrate writes one")
+        if record["schema"] != SCHEMA:
             raise BadInput(f"{source} has schema {record.get('schema')!r}; this version of stakes reads {SCHEMA}")
         try:
             return cls.model_validate(dict(record))

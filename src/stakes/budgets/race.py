@@ -34,6 +34,8 @@ from stakes.errors import BadInput
 FIRST = 3  # under a cap: one in so many passes asks all budgets, the others the better half of them
 LOOKS = 24  # batches that all units make, where nothing caps the passes
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Raced:
@@ -104,19 +106,13 @@ def race(
 
 class _Race:
     def __init__(
-        self,
-        sizes: ByDocument,
-        terms: Terms,
-        ask: Ask,
-        estimator: str,
-        bar: float,
-        owners: Sequence[str] | None = None,
+        self, sizes: ByDocument, terms: Terms, ask: Ask, estimator: str, bar: float, owners: Sequence[str] | None = None
     ) -> None:
         self.sizes, self.ask, self.estimator, self.bar = sizes, ask, estimator, bar
         self.tiers, self.grid = list(terms.costs), sizes.budgets
         self.choices = Candidates.of(terms, self.grid)
-        self.pages = Pages.of(sizes, owners)
-        self.size = {tier: self.pages.size[tier] for tier in self.tiers}
+        self.pages = Pages.of(sizes, owners, self.tiers)
+        self.size = self.pages.size
         self.alive = np.ones(len(self.choices), dtype=bool)
         self.finalists = self.alive
         self.bets = Bets(self.choices, self.pages)
@@ -124,6 +120,8 @@ class _Race:
         self.wrong = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
         self.asked = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
         self.units, self.new = deal(sizes.documents, self.pages)
+        new = [row for unit in self.units[: self.new] for row in unit]
+        self.stands = {tier: self.pages.stand_for(tier, new) for tier in self.tiers}
         self.next = self.passes = 0
         self.leader = self.choices.most_even()
 
@@ -176,10 +174,10 @@ class _Race:
     def look(self, batch: Sequence[list[int]], cells: Cells, among: Bools) -> None:
         """Ask some units and bet against every candidate whose answers are known, unit by unit."""
         rows = [row for unit in batch for row in unit]
-        found = self.ask(rows, cells)
+        answers = self.ask(rows, cells)
         for tier, columns in cells.items():
             place = np.ix_(rows, columns)
-            self.wrong[tier][place] = found[tier]
+            self.wrong[tier][place] = answers[tier]
             self.asked[tier][place] = self.size[tier][rows, None]
         self.passes += self.cost(rows, cells)
         rest = np.ones(len(self.sizes), dtype=bool)
@@ -190,26 +188,18 @@ class _Race:
             if number >= self.new:  # a page that was seen before is no new evidence
                 break
             self.bets.unit(unit, self.wrong, cells, self.leader)
-            for tier in cells:
-                wrong[tier] = wrong[tier] + self.heard(self.wrong, unit)[tier]
-                asked[tier] = asked[tier] + self.heard(self.asked, unit)[tier]
+            for found, tables in ((wrong, self.wrong), (asked, self.asked)):
+                for tier, more in self.heard(tables, unit).items():
+                    found[tier] = found[tier] + more
         left = self.alive & ~self.bets.lost(self.bar)
         if left.any():
             self.alive = left
 
-    def heard(
-        self, tables: Mapping[str, NDArray[np.int64]], rows: Bools | Sequence[int]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Answers of some rows by tier and column, each as much as the questions it stands for."""
-        found = {}
-        for tier, table in tables.items():
-            size, whole = self.size[tier][rows], self.pages.whole[tier][rows]
-            found[tier] = (whole / np.maximum(1, size)) @ table[rows]
-        return found
+    def heard(self, tables: Mapping[str, NDArray[np.int64]], rows: Bools | Sequence[int]) -> dict[str, Floats]:
+        """Answers of some rows by tier and column, each counted as the questions of its document that it stands for."""
+        return {tier: self.stands[tier][rows] @ table[rows] for tier, table in tables.items()}
 
-    def lead(
-        self, wrong: Mapping[str, NDArray[np.float64]], asked: Mapping[str, NDArray[np.float64]], among: Bools
-    ) -> int:
+    def lead(self, wrong: Mapping[str, Floats], asked: Mapping[str, Floats], among: Bools) -> int:
         """The best candidate so far, by plain rates; before the first answer the most even one."""
         if not any(table.any() for table in asked.values()):
             return self.leader
@@ -225,7 +215,7 @@ class _Race:
         seen = self.measured()
         return CURVES[self.estimator](levelled(seen, self.pages), seen)
 
-    def merits(self) -> NDArray[np.float64]:
+    def merits(self) -> Floats:
         """CWE of every candidate on the fitted curves; infinite where one of its budgets was never asked."""
         rates = {}
         for tier, curve in self.fitted().items():

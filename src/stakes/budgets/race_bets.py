@@ -13,12 +13,13 @@ and the best for all questions be ruled out.) Why the capital may be read as evi
 CWE(A) <= CWE(B) whoever leads. B and m depend on earlier units only (and on sizes, which are no answers), |y_d| <= m,
 and a unit's documents are independent. So its factor has the expectation
 
-    prod_d (1 + l E y_d / m)  <=  (1 + l / (g m) sum_d E y_d)^g  <=  1          g documents, every factor above 1 - l > 0
+    prod_d (1 + l E y_d / m)  <=  (1 + l / (g m) sum_d E y_d)^g  <=  1          g documents, factors above 1 - l > 0
 
 the first by the inequality of arithmetic and geometric means; the second because a unit has a document of every block
-of ``race_rows.deal``, in which small and large pages have their share, so that sum_d E y_d is a share of
-CWE(A) - CWE(B) <= 0. The capital of the best candidate thus never grows on average, and exceeds 1/delta with a chance
-of at most delta, ever (Ville). Documents need not be of one size, nor a single one of them be fair to A.
+of ``race_rows.deal`` (of a last, short one with the same chance as any other unit), so that large and small ones have
+their share in each and sum_d E y_d is a share of CWE(A) - CWE(B) <= 0. The capital of the best candidate thus never
+grows on average, and exceeds 1/delta with a chance of at most delta, ever (Ville). Documents need not be of one size,
+nor a single one of them be fair to A.
 
 What that takes: documents of a block are independent draws of what the policy will serve. What it costs: m is the
 largest document's, so where one holds a tenth of all questions, the others cannot be bet on boldly.
@@ -45,7 +46,7 @@ class Bets:
         )
         """Of each row's document in the CWE, w_t n_dt / n_t: rows × tiers."""
         self.kinds = np.unique(self.worth, axis=0)
-        self.bounds: dict[bytes, float] = {}
+        self.bounds: dict[int, float] = {}
         self.capital = np.zeros((len(choices), len(BETS)))
         """Logarithms, candidates × bets."""
 
@@ -60,25 +61,24 @@ class Bets:
         table, tiers = self.choices.table, self.choices.tiers
         mine, known = table[leader], np.ones(len(table), dtype=bool)
         for k, tier in enumerate(tiers):
-            known &= np.isin(table[:, k], cells[tier]) if tier in cells else table[:, k] == mine[k]
-        rivals = np.flatnonzero(known)
-        scale = 1 / self.bound(table[rivals] != mine)
+            can = np.zeros(len(self.choices.grid), dtype=bool)
+            can[cells.get(tier, [mine[k]])] = True
+            known &= can[table[:, k]]
+        rivals = table[known]
+        scale = 1 / self.bound(rivals != mine)
         for row in rows:
             y = np.zeros(len(rivals))
             for k, tier in enumerate(tiers):
                 if tier in cells and self.size[tier][row]:
                     lost = self.worth[row, k] / self.size[tier][row] * wrong[tier][row]
-                    y += lost[table[rivals, k]] - lost[mine[k]]
+                    y += lost[rivals[:, k]] - lost[mine[k]]
             if y.any():
-                self.capital[rivals] += np.log1p(np.outer(y * scale, BETS))
+                self.capital[known] += np.log1p(np.outer(y * scale, BETS))
 
-    def bound(self, differ: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """m for each row of ``differ``, candidates × tiers; for the leader itself, which never loses, 1."""
-        patterns, which = np.unique(differ, axis=0, return_inverse=True)
-        found = []
-        for pattern in patterns:
-            key = pattern.tobytes()
-            if key not in self.bounds:
-                self.bounds[key] = float((self.kinds @ pattern).max()) or 1.0
-            found.append(self.bounds[key])
-        return np.array(found)[which.ravel()]
+    def bound(self, differ: Bools) -> NDArray[np.float64]:
+        """m by candidate, for the leader itself, which never loses, 1; ``differ``: candidates × tiers."""
+        codes, which = np.unique(differ @ (1 << np.arange(differ.shape[1])), return_inverse=True)
+        for code in set(codes.tolist()) - set(self.bounds):
+            pattern = code >> np.arange(differ.shape[1]) & 1
+            self.bounds[code] = float((self.kinds @ pattern).max()) or 1.0
+        return np.array([self.bounds[code] for code in codes.tolist()])[which]

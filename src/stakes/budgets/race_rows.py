@@ -33,16 +33,24 @@ class Pages:
     """By tier, questions of the document that each row is a slice of."""
 
     @classmethod
-    def of(cls, sizes: ByDocument, owners: Sequence[str] | None = None) -> "Pages":
-        """From questions by row and tier, and the rows' documents (as they stand: each its own)."""
-        number = {name: i for i, name in enumerate(dict.fromkeys(owners or sizes.documents))}
-        owner = np.array([number[name] for name in owners or sizes.documents], dtype=np.int64)
-        size = {tier: table.max(axis=1, initial=0) for tier, table in sizes.asked.items()}
+    def of(cls, sizes: ByDocument, owners: Sequence[str] | None, tiers: Iterable[str]) -> "Pages":
+        """From questions by row and tier, and the rows' documents; without ``owners`` each row is one."""
+        names = sizes.documents if owners is None else owners
+        number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        owner = np.array([number[name] for name in names], dtype=np.int64)
+        size = {tier: sizes.asked[tier].max(axis=1, initial=0) for tier in tiers}
         return cls(owner, size, {tier: _summed(rows, owner)[owner] for tier, rows in size.items()})
 
     def weights(self, tier: str, asked: NDArray[np.int64]) -> NDArray[np.float64]:
         """Questions of its document that each answer stands for: 1 once all are asked. Rows × columns, as ``asked``."""
         return np.asarray(self.whole[tier][:, None] / np.maximum(1, _summed(asked, self.owner)[self.owner]))
+
+    def stand_for(self, tier: str, new: Sequence[int]) -> NDArray[np.float64]:
+        """By row, what an answer of one of the ``new`` counts for beside the others: 1 where all are alike."""
+        found = np.zeros(len(self.owner))
+        size, whole = self.size[tier][new], self.whole[tier][new]
+        found[new] = whole / np.maximum(1, size) * size.sum() / whole.sum()
+        return found
 
 
 def levelled(measured: ByDocument, pages: Pages | None = None) -> dict[str, Curve]:
@@ -53,7 +61,7 @@ def levelled(measured: ByDocument, pages: Pages | None = None) -> dict[str, Curv
     Every mean is over questions: a document counts by how many it has, not by how many of them were asked, and
     ``counts`` is the number of questions, one a document, that would tell as much: ``sum(n)² / sum(n² / asked)``.
     """
-    pages = pages or Pages.of(measured)
+    pages = pages or Pages.of(measured, None, measured.asked)
     plain, found = measured.curves(), {}
     for tier, curve in plain.items():
         wrong, asked = measured.wrong[tier], measured.asked[tier]
@@ -64,9 +72,10 @@ def levelled(measured: ByDocument, pages: Pages | None = None) -> dict[str, Curv
         for budget in curve.budgets:
             j = measured.column(budget)
             a = min(anchors, key=lambda anchor, j=j: (abs(anchor - j), anchor))  # type: ignore[misc]
-            error = float((weight * wrong)[:, a].sum() / (weight * asked)[:, a].sum())
             both = (asked[:, j] > 0) & (asked[:, a] > 0)
-            if a != j:
+            base = a if both.any() else j
+            error = float((weight * wrong)[:, base].sum() / (weight * asked)[:, base].sum())
+            if base != j:
                 on = pages.weights(tier, np.where(both, asked[:, j], 0)[:, None])[both, 0]
                 shift = (on * (wrong[both, j] - wrong[both, a])).sum() / (on * asked[both, j]).sum()
                 error = min(1.0, max(0.0, error + float(shift)))
@@ -107,7 +116,7 @@ def deal(documents: Sequence[str], pages: Pages) -> tuple[list[list[int]], int]:
         turns.setdefault(seen.get(owner, 0), []).append(row)
         seen[owner] = seen.get(owner, 0) + 1
     for tier, number in pages.size.items():
-        if (late := [row for row in turns[0] if pages.whole[tier][row] and not number[row]]):
+        if late := [row for row in turns[0] if pages.whole[tier][row] and not number[row]]:
             raise BadInput(f"{documents[late[0]]!r} is a first slice without the questions of tier {tier!r} to come")
     profile = np.column_stack(list(pages.whole.values())).tolist()
     units: list[list[int]] = []

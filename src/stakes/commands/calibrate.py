@@ -1,6 +1,8 @@
 """``stakes calibrate``: from labelled questions to a policy; stop it anywhere, start it again, and it goes on."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +28,7 @@ from stakes.commands.questions import (
 )
 from stakes.commands.sparing import Passes, Race, Soft, race_wanted, told_race, told_soft, with_soft
 from stakes.commands.spreading import Spread
-from stakes.errors import BadInput
+from stakes.errors import BadInput, InfeasibleBudget
 
 
 @asks_a_model
@@ -102,7 +104,7 @@ def calibrate(
     tell(*notes)
     readings = {one.id: served(question, task).tier for one, (question, task, _) in zip(asked, labelled, strict=True)}
     agreement = sum(readings[one.id] == one.tier for one in asked) / len(asked)
-    with who.ready() as answerer:
+    with who.ready() as answerer, _explained(budgets, mean_budget):
         found = run_calibration(
             answerer,
             asked,
@@ -153,6 +155,23 @@ def calibrate(
         typer.echo(line)
     if counts:
         typer.echo(told_counts(counts))
+
+
+@contextmanager
+def _explained(grid: list[int] | None, mean_budget: int) -> Iterator[None]:
+    """A budget that no image can take, and that nobody typed, is the scaled grid's."""
+    from stakes.budgets.calibrate import default_grid
+
+    try:
+        yield
+    except InfeasibleBudget as error:
+        if grid is not None or "smallest feasible budget" not in str(error):
+            raise
+        start = default_grid(mean_budget)[0]
+        raise InfeasibleBudget(
+            f"the grid scaled to a mean budget of {mean_budget} starts at {start}; give --grid with larger budgets "
+            f"({error})"
+        ) from None
 
 
 def calibration_log(policy: Path) -> Path:

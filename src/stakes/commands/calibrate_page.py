@@ -21,7 +21,7 @@ def print_calibration(found: Calibration, source: str, output: Path, log: Path, 
         (budget, *(f"{curve.error(budget):.3f}" if budget in curve.budgets else "" for curve in found.curves.values()))
         for budget in budgets
     ]
-    print_table("Error by budget, raw: as it was measured", ["budget", *found.curves], rows)
+    print_table("Error by budget, raw", ["budget", *found.curves], rows)
     print_plan(found.plan, found.curves, source, found.policy.estimator)
     _print_held_out(found)
     print_shipped(found)

@@ -131,8 +131,7 @@ def _page(found: "Findings", family: str) -> Iterator[str]:
     yield f"tiers      {_counts(found.tiers) or 'none'}" + (f" ({told})" if told else "")
     if found.read_otherwise:
         labelled = f"{found.read_otherwise} of {found.tiers_from['file']}"
-        yield f"           the file's labels disagree with the keyword rule, by which calibrate reads tiers, on {labelled};"
-        yield "           --signal tier uses them"
+        yield f"to know    the file's labels disagree with the keyword rule on {labelled}; --signal tier uses them"
     if found.native_range is not None:
         least, middle, largest = found.native_range
         yield f"native     {least} to {largest} visual tokens in {family}, median {middle}"

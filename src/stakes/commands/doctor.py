@@ -78,8 +78,8 @@ def _extras(packages: list[Package]) -> list[Row]:
     rows = []
     for extra in dict.fromkeys(one.extra for one in packages):
         mine = [one for one in packages if one.extra == extra]
-        label, wanted = (f"extra {extra}", f"stakes[{extra}]") if extra else ("core", "stakes")
-        install = f"pip install --upgrade '{wanted}'"
+        label, wanted = (f"extra {extra}", f"'.[{extra}]'") if extra else ("core", ".")
+        install = f"in the clone: pip install -c constraints.txt {wanted}"
         if extra and not any(one.found for one in mine):
             rows.append(_row(label, "absent", f"not installed; for {PURPOSES.get(extra, extra)}", install))
             continue
@@ -107,7 +107,8 @@ def _weights() -> list[Row]:
             folder = shipped_folder(name)
         except BadInput as error:
             said, _, advice = str(error).rpartition("; ")
-            rows.append(_row(f"weights {name}", "bad", said, f"{advice}: pip install --force-reinstall stakes"))
+            advice += ", in the clone: pip install --force-reinstall --no-deps ."
+            rows.append(_row(f"weights {name}", "bad", said, advice))
             continue
         files = [path for path in folder.iterdir() if path.is_file()]
         size = sum(path.stat().st_size for path in files) / 1e6

@@ -1,5 +1,6 @@
 """``stakes plan``: from curves and costs to budgets, before any model runs."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ import typer
 from stakes.commands.certainty import Ceilings, Confidence, EstimatorName, ceilings, tier_numbers, tier_words
 from stakes.commands.output import AsJson, print_json
 from stakes.commands.plan_samples import Wish, plan_samples
-from stakes.errors import BadInput
+from stakes.errors import BadInput, InfeasibleBudget
 
 if TYPE_CHECKING:
     from stakes.budgets.curve import Curve
@@ -90,6 +91,8 @@ def plan(
     if name != "raw":
         name, fitted = _fitted(curves, measured, name, Terms(costs, counts, tokens, floor))
         source = f"{source}, curves by {name}"
+    if total is None:
+        _check_mean(fitted, counts, mean_budget, floor)
     made = make_plan(fitted, costs, counts, tokens, floor, pair=chosen, mix=mix)
     if as_json:
         print_json({"source": source, "estimator": name, **made.record()})
@@ -97,6 +100,19 @@ def plan(
     from stakes.commands.plan_page import print_plan
 
     print_plan(made, measured, source, name)
+
+
+def _check_mean(curves: "Mapping[str, Curve]", counts: Mapping[str, int], mean_budget: int, floor: int | None) -> None:
+    """Say the smallest mean budget, where the one asked for is below it; a total is for those who think in totals."""
+    permitted = {tier: [b for b in curve.budgets if b >= (floor or 1)] for tier, curve in curves.items()}
+    if not counts or min(counts.values()) < 1 or set(counts) != set(curves) or not all(permitted.values()):
+        return  # whatever is wrong there is told by the plan
+    least = sum(count * permitted[tier][0] for tier, count in counts.items()) / sum(counts.values())
+    if mean_budget < least:
+        raise InfeasibleBudget(
+            f"a mean budget of {mean_budget} is too small: the smallest permitted budgets take {least:g} an image; "
+            f"give --mean-budget {math.ceil(least)} or more, or measure smaller budgets"
+        )
 
 
 def _curves(path: Path | None, published: str | None) -> "tuple[dict[str, Curve], str]":

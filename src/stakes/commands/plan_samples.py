@@ -99,8 +99,8 @@ def print_needed(needed: "SamplesNeeded", source: str) -> None:
         typer.echo(f"With {SURE:.0%} confidence that is at least {sure:.0%} of all, so the {needed.power:.0%} hold.")
     else:
         typer.echo(
-            f"With {SURE:.0%} confidence that is no more than {sure:.0%} of all, so {needed.power:.0%} is a guess; "
-            f"--repeats {max(100, 4 * needed.repeats)} would tell more."
+            f"So few show only {sure:.0%} or more of all, with {SURE:.0%} confidence, and not the {needed.power:.0%} "
+            f"wanted; --repeats {max(100, 4 * needed.repeats)} tells more."
         )
 
 

@@ -49,6 +49,7 @@ def within(least: float, most: float = math.inf) -> Callable[[float | None], flo
 def policy_of(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
     """The file's policy, or one of budgets that a person chose: nothing is made up."""
     from stakes.budgets.policy import Policy
+    from stakes.signals import KeywordRule
     from stakes.tiers import PAPER_TIERS
 
     if (path is None) == (not budgets):
@@ -63,6 +64,13 @@ def policy_of(path: Path | None, budgets: list[str] | None, mean: int | None, fa
         if not equals or not tokens.strip().isdecimal() or int(tokens) < 1 or name.strip() in chosen:
             raise BadInput(f"{word!r} is no budget of its own; write each tier once, as high=576")
         chosen[name.strip()] = int(tokens)
+    for tier in KeywordRule().tiers:
+        if tier not in chosen:
+            least = min(chosen.values())
+            raise BadInput(
+                f"questions are read as {' or '.join(KeywordRule().tiers)}; give {tier} a budget too: "
+                f"--budget {tier}={max(1, least // 6) if tier == 'low' else least}"
+            )
     costs = {tier.name: tier.cost for tier in PAPER_TIERS}
     # Costs only say which tier is dearer here: the paper's for its own tiers, else what a person gives more tokens.
     plans = {

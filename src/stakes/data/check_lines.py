@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stakes.data.jsonl import check_kind
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 
@@ -41,6 +42,7 @@ class Line:
 
 def read_lines(path: str | Path) -> Iterator[Line]:
     """Each line that is not blank, in order."""
+    check_kind(path)
     try:
         with Path(path).open("rb") as file:
             for number, raw in enumerate(file, start=1):

@@ -13,9 +13,24 @@ from typing import Any
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 
+TABLES = {".csv": "CSV", ".tsv": "TSV", ".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".parquet": "Parquet"}
+
+
+def check_kind(path: str | Path) -> None:
+    """Refuse what is no file of lines: a folder, with the samples in it by name, and tables."""
+    path = Path(path)
+    if path.is_dir():
+        inside = sorted(path.glob("*.jsonl"), key=lambda one: (one.name != "samples.jsonl", one.name))
+        give = f"give {inside[0]}" if inside else "give a JSONL file of samples"
+        raise BadInput(f"{path} is a folder; {give}")
+    if path.suffix.lower() in TABLES and path.exists():
+        what = TABLES[path.suffix.lower()]
+        raise BadInput(f"{path} is {what}, and samples are read as JSONL: one JSON object a line, not {what}")
+
 
 def read_records(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each line's number and object; blank lines are passed over."""
+    check_kind(path)
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:

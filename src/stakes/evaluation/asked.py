@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from stakes.data.images import image_source
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, UnreadableImage
+from stakes.evaluation.intact import whole_size
 from stakes.signals.base import Signal
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ class Asked:
 
 def ask(samples: Iterable[Sample], folder: str | Path, signal: Signal | None = None) -> list[Asked]:
     """Samples of a file in ``folder``, tiers read by ``signal``; without one, as labelled."""
-    from stakes.vision.decode import probe
-
     asked, seen = [], dict[str, tuple[str, tuple[int, int]]]()
     for sample in samples:
         tier = _tier(sample.id, sample.tier, sample.question, sample.task, signal)
@@ -50,8 +49,8 @@ def ask(samples: Iterable[Sample], folder: str | Path, signal: Signal | None = N
             source = image_source(sample, Path(folder))
             if (known := seen.get(sample.image or "")) is None:
                 data = _read(source)
-                _, width, height = probe(data)
-                known = seen[sample.image or ""] = digest(data), (width, height)
+                name = "the embedded image" if isinstance(source, bytes) else str(source)
+                known = seen[sample.image or ""] = digest(data), whole_size(data, name)
         except (BadInput, UnreadableImage) as error:
             raise type(error)(f"sample {sample.id!r}: {error}") from None
         name, size = known

@@ -176,8 +176,8 @@ def _difference(log: Path, run: str, mark: Fingerprint) -> str:
     another = "give -o or --log another name"
     if then.pop("run", None) != run:
         return (
-            f"{log} belongs to another experiment: its outcomes are of run {run:.12}, this is {mark.run:.12} (what differs "
-            f"is not known without {meta.name}); {another}, or delete it"
+            f"{log} belongs to another experiment: its outcomes are of run {run:.12}, this is {mark.run:.12} (what "
+            f"differs is not known without {meta.name}); {another}, or delete it"
         )
     keys = [key for key in {**then, **mark.parts} if then.get(key) != mark.parts.get(key)]
     told = [

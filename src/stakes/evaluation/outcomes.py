@@ -69,7 +69,7 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
         try:
             yield number, json.loads(line)
         except (ValueError, RecursionError):
-            raise BadInput(f"line {number} of {path} is not JSON; the log was edited or damaged there") from None
+            raise BadInput(f"line {number} of {path} is not JSON; it is no outcome log, or was damaged there") from None
 
 
 def _outcome(number: int, record: Any, path: Path | str) -> Outcome:

@@ -45,7 +45,7 @@ class Run:
     changed: int
     """Outcomes of a redone batch whose answer is not the one in the log: above 0, the model is not deterministic."""
     retiered: int = 0
-    """Samples of the log that another signal had put into another tier; their answers are kept, with the tier of now."""
+    """Samples that the log had in another tier, by another signal; their answers are kept, with the tier of now."""
 
 
 def run(

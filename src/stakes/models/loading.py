@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
@@ -33,6 +34,7 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
     if dtype is not None and not isinstance(kind, torch.dtype):
         raise BadInput(f"{dtype!r} is not a torch dtype; give for instance 'bfloat16' or 'float32'")
     kind = kind or (torch.bfloat16 if target.type == "cuda" else torch.float32)
+    _check_folder(name)
     try:
         config = AutoConfig.from_pretrained(name)
     except (OSError, ValueError) as error:
@@ -53,6 +55,18 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
     cls = getattr(import_module(module), attribute)
     made: LocalVLM = cls(model=model, processor=processor, family=family, max_new_tokens=max_new_tokens)
     return made
+
+
+def _check_folder(name: str) -> None:
+    """Say of a folder in our own words what is not there; a hub's name has at most one slash, and begins with none."""
+    path = Path(name)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise BadInput(f"the folder {name} holds no model: it has no config.json; give the checkpoint's own folder")
+    elif path.exists():
+        raise BadInput(f"{name} is a file, and a model is a folder; give the one that holds its config.json")
+    elif name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1:
+        raise BadInput(f"there is no folder {name}; check the path, or give a name on the hub such as owner/model")
 
 
 @contextmanager

@@ -96,8 +96,9 @@ class Wire:
                 failure = f"{type(error).__name__}: {error}".rstrip(": ")
                 continue
             if status not in RETRIED and (status < 500 or status == 501):
-                hint = "; does the address end in /v1?" if status == 404 else ""
-                raise BadInput(f"{self.where} refused the request ({failure}): {self._said(text)}{hint}")
+                said = self._said(text)  # a server that knows no such model was found, at the right address
+                hint = "; does the address end in /v1?" if status == 404 and "model" not in said.lower() else ""
+                raise BadInput(f"{self.where} refused the request ({failure}): {said}{hint}")
             if after is not None and after > self._longest_pause:
                 failure += f", asking to wait {after:.0f} s, which is longer than the {self._longest_pause:g} s allowed"
                 break

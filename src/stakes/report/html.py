@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stakes.errors import BadInput
 from stakes.report.bundle import charting_script
 from stakes.report.colours import DARK, LIGHT, PAGE
 from stakes.report.facts import facts
@@ -47,8 +48,11 @@ def report_html(
     wishes: Wishes | None = None,
 ) -> str:
     """The page. ``source``: questions and images, where they are at hand. ``model``: draws the tokens it keeps."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise BadInput(f"a report needs {error.name}; run: pip install 'stakes[report]'") from None
 
     wishes = wishes or Wishes()
     numbers = facts(run)

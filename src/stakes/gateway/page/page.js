@@ -50,7 +50,7 @@ function show(s) {
   const observed = observing ? ` Observing: nothing was changed; ${tokens(Math.max(0, native - predicted))} could be saved.` : "";
   $("saved-note").textContent = native ? `${Math.round((100 * saved) / native)} % of ${tokens(native)} native tokens.${observed}` : "No image yet.";
   // While observing, the controller books what enforcing would have spent: every number of its own says so.
-  $("mean-title").textContent = observing ? "Would take an image, of the cap" : "Tokens an image, of the cap";
+  $("mean-title").textContent = observing ? "Tokens an image, if enforced" : "Tokens an image, of the cap";
   $("chart-title").textContent = observing ? "Running mean against the cap, if enforced" : "Running mean against the cap";
   $("spent-title").textContent = observing ? "would spend / image" : "spent / image";
   const images = s.tiers.reduce((sum, tier) => sum + tier.images, 0);

@@ -1,0 +1,149 @@
+"""What a newcomer trips over is told in one sentence that says what to do."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tests.evaluation.oracle import Oracle, write_samples
+
+from stakes import cli
+from stakes.budgets.calibrate import calibrate
+from stakes.budgets.samples_needed import SamplesNeeded, SizeRow
+from stakes.commands.calibrate import _explained
+from stakes.commands.plan_samples import had, print_needed
+from stakes.errors import BadInput, InfeasibleBudget
+from stakes.evaluation.asked import ask
+from stakes.report.html import report_html
+from stakes.signals import KeywordRule
+
+
+def stakes(*words: object) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+        cli.main([str(word) for word in words])
+    return int(left.value.code or 0), out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Whatever a newcomer may have lying about; page1.png is cut short, and so is page2.jpg."""
+    folder = tmp_path_factory.mktemp("here")
+    for name in ("page0.png", "page1.png", "page2.jpg"):
+        Image.effect_noise((392, 280), 40).save(folder / name)
+    for name in ("page1.png", "page2.jpg"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-3000])
+    for name, images in (("good", ["page0.png"]), ("cut", ["page0.png", "page1.png"]), ("jpeg", ["page2.jpg"])):
+        rows = [
+            {"id": f"{name}{i}{tier}", "image": image, "question": asked, "answers": ["x"], "tier": "high"}
+            for i, image in enumerate(images)
+            for tier, asked in (("high", "What is the total?"), ("low", "Who signed?"))
+        ]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "s.csv").write_text("id,question\n1,What?\n")
+    (folder / "bad.json").write_text('{"my": "notes"}')
+    (folder / "emptymodel").mkdir()
+    (folder / "none").mkdir()
+    return folder
+
+
+WRONG = [
+    ("calibrate good.jsonl --model ./nofolder", "there is no folder ./nofolder; check the path"),
+    ("calibrate good.jsonl --model ./emptymodel", "the folder ./emptymodel holds no model: it has no config.json"),
+    ("calibrate good.jsonl --model bad.json", "bad.json is a file, and a model is a folder"),
+    ("evaluate good.jsonl --policy bad.json", "bad.json is not a policy file: it has no schema"),
+    ("serve --budget high=576", "read as high or low; give low a budget too: --budget low=96"),
+    ("plan --published docvqa --mean-budget 20", "take 32 an image; give --mean-budget 32 or more"),
+    ("evaluate good.jsonl", "see stakes evaluate --help"),
+    ("data check", "see stakes data check --help"),
+    ("plan --nonsense", "see stakes plan --help"),
+    ("data check s.csv", "s.csv is CSV, and samples are read as JSONL"),
+    ("calibrate s.csv", "s.csv is CSV, and samples are read as JSONL"),
+    ("calibrate .", "is a folder; give cut.jsonl"),
+    ("calibrate none", "none is a folder; give a JSONL file of samples"),
+    ("calibrate cut.jsonl", r"sample 'cut1high': page1.png: the image cannot be decoded.*stakes data check names"),
+    ("calibrate jpeg.jsonl", r"sample 'jpeg0high': page2.jpg: the image cannot be decoded.*stakes data check names"),
+    ("calibrate good.jsonl --signal keywords:words.txt", "there is no file words.txt; keywords:FILE takes one"),
+    ("signal train good.jsonl", r"the labels of good.jsonl are 2 high.*at least two tiers apart"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), WRONG)
+def test_a_wrong_line_says_what_to_do(here: Path, line: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+    if "--model" in line:
+        pytest.importorskip("torch")
+    status, out, err = stakes(*line.split())
+    told = err.splitlines()[-1]
+    assert (status, out) == (2, "")
+    assert told.startswith("stakes: ")
+    assert re.search(says, told), told
+
+
+def test_data_check_and_calibrate_tell_that_labels_are_read_otherwise(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(here)
+    status, out, _ = stakes("data", "check", "good.jsonl", "--largest-budget", 32)
+    assert (status, out.count("the file's labels disagree with the keyword rule on 1 of 2; --signal tier")) == (0, 1)
+    assert (
+        "note: the file's labels disagree with the signal on 1 of 2 questions"
+        in stakes("calibrate", "good.jsonl", "--model", "./nofolder")[2]
+    )
+
+
+@pytest.mark.parametrize("grid", [None, [2, 20]])
+def test_a_grid_that_nobody_typed_is_named_when_no_image_can_take_it(tmp_path: Path, grid: list[int] | None) -> None:
+    asked = ask(write_samples(tmp_path, pages=1), tmp_path)
+    with pytest.raises(InfeasibleBudget) as told, _explained(grid, 20):
+        calibrate(Oracle(), asked, {"high": 5.0, "low": 1.0}, 20, KeywordRule(), log=tmp_path / "log.jsonl", grid=grid)
+    assert "no size of a 1008x756 image takes 2 tokens" in str(told.value)
+    said = "the grid scaled to a mean budget of 20 starts at 2; give --grid with larger budgets"
+    assert (said in str(told.value)) == (grid is None)
+
+
+@pytest.mark.parametrize(("command", "resumes"), [("calibrate", True), ("plan", False)])
+def test_a_stopped_command_says_how_to_go_on(monkeypatch: Any, command: str, resumes: bool) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", stop)
+    status, _, err = stakes(command)
+    assert (status, "the same command goes on" in err) == (130, resumes)
+
+
+def test_the_version_is_told() -> None:
+    status, out, _ = stakes("--version")
+    assert status == 0
+    assert re.fullmatch(r"stakes \d+\.\d+\.\d+\S*\n", out)
+
+
+def test_a_report_without_its_extra_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    run: Any = None
+    with pytest.raises(BadInput, match=r"a report needs jinja2; run: pip install 'stakes\[report\]'"):
+        report_html(run)
+
+
+@pytest.mark.parametrize(("hits", "repeats", "bound"), [(17, 20, 0.656), (20, 20, 0.861), (88, 100, 0.813)])
+def test_power_is_claimed_only_where_the_exact_bound_clears_it(
+    hits: int, repeats: int, bound: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bound: 0.05 ** (1 / n) where all end well; others from tables of the exact interval."""
+    row = SizeRow({"high": 9, "low": 9}, 9, hits / repeats, {}, {}, {"high": 0.1, "low": 0.1}, True)
+    needed = SamplesNeeded((row,), 0.95, 0.8, repeats, row.samples, "")
+    share, sure = had(needed)
+    assert share == hits / repeats
+    assert sure == pytest.approx(bound, abs=5e-4)
+    print_needed(needed, "published curves")
+    told = capsys.readouterr().out
+    assert f"in {share:.0%} of the {repeats} imagined calibrations" in told
+    assert ("so the 80% hold" in told) == (bound >= 0.8)
+    assert ("and not the 80% wanted" in told) == (bound < 0.8)

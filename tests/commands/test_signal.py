@@ -1,0 +1,121 @@
+"""A signal that a person trains or writes down: told how well it does, stored in the policy, and known again."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.evaluation.oracle import Oracle, write_samples
+
+from stakes.budgets.calibrate import Calibration, calibrate
+from stakes.budgets.evaluate import evaluate
+from stakes.cli import main
+from stakes.commands.questions import read_signal, told_seen
+from stakes.errors import BadInput
+from stakes.evaluation.asked import ask
+from stakes.signals import KeywordRule, LearnedSignal, from_dict, to_dict
+
+TIERS = {"high": ["total", "date"], "low": ["title", "author"]}
+PLACES = ["of the letter", "on this page", "at the top", "in the table", "of the firm", "here"]
+
+
+def stakes(*words: object) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+        main([str(word) for word in words])
+    if left.value.code:
+        raise BadInput(err.getvalue())
+    return out.getvalue()
+
+
+def write(folder: Path, names: dict[str, str] | None = None, least: int = 99) -> Path:
+    """Twelve questions of each tier, each document with one of each topic; one line has no label."""
+    names = names or {"high": "high", "low": "low"}
+    rows: list[dict[str, Any]] = [
+        {"id": f"{what}{i}", "question": f"What is the {what} {place}?", "answers": ["x"], "tier": names[tier]}
+        | {"document": f"d{i}"}
+        for tier, topics in TIERS.items()
+        for what in topics
+        for i, place in enumerate(PLACES[:least])
+    ]
+    rows.append({"id": "none", "question": "Why?", "answers": ["x"]})
+    file = folder / "labelled.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_training_tells_agreement_by_documents_and_the_file_reads_tiers(tmp_path: Path) -> None:
+    target = tmp_path / "signal.json"
+    out = stakes("signal", "train", write(tmp_path), "-o", target, "--repeats", 1)
+    assert "Trained on 24 questions (12 high, 12 low) on 6 documents; 1 without a tier were left out." in out
+    assert "whole documents held out: it agrees with 100.0% of the labels, kappa 1.000" in out
+    signal = read_signal(f"learned:{target}", {"high": 5.0, "low": 1.0})
+    assert isinstance(signal, LearnedSignal)
+    assert (signal("Which date?").tier, signal("An author?").tier) == ("high", "low")
+    known = ["what is  the TOTAL here?", "What is the total then?"]
+    assert list(map(signal.trained_on, known)) == [True, False]
+    again = from_dict(json.loads(json.dumps(to_dict(signal))))  # as a policy keeps it
+    assert "trained on 1 of these 2 questions" in told_seen(again, known)
+    assert told_seen(again, known[1:]) == told_seen(KeywordRule(), known) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "least", "words", "says"),
+    [
+        (None, 4, (), r"only 8 labelled questions of tier 'high' \(8 high, 8 low\); label at least 10 of each"),
+        ({"high": "gold", "low": "tin"}, 99, (), "which of the tiers gold, tin is the dearest. Say so with --dearest"),
+        (None, 99, ("--dearest", "gold"), "no question is labelled 'gold'"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused(
+    tmp_path: Path, names: dict[str, str] | None, least: int, words: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(BadInput, match=says):
+        stakes("signal", "train", write(tmp_path, names, least), "-o", tmp_path / "s.json", *words)
+    assert not (tmp_path / "s.json").exists()
+
+
+def test_another_signal_asks_nothing_again_and_gives_the_policy_of_a_fresh_run(tmp_path: Path) -> None:
+    """First by "total", then by the words of page 1: policy and evaluation are those of the second signal alone."""
+    samples = write_samples(tmp_path, pages=6)
+    rules = {
+        name: KeywordRule(words) for name, words in (("total", ["total"]), ("word", [f"word1x{k}" for k in range(4)]))
+    }
+
+    def made(name: str, log: str, model: Oracle) -> Calibration:
+        asked = ask(samples, tmp_path, rules[name])
+        return calibrate(
+            model, asked, {"high": 5.0, "low": 1.0}, 304, rules[name], log=tmp_path / log, grid=(32, 304, 576)
+        )
+
+    fresh, model = made("word", "fresh.jsonl", Oracle()), Oracle()
+    made("total", "log.jsonl", Oracle())
+    again = made("word", "log.jsonl", model)
+    assert (model.batches, again.run.retiered) == ([], 12)
+    assert again.policy.model_dump() == fresh.policy.model_dump()
+    assert again.curves == fresh.curves != made("total", "log.jsonl", Oracle()).curves
+    judged = []
+    for log, names in (("once.jsonl", ["word"]), ("twice.jsonl", ["total", "word"])):
+        for name in names:
+            found = evaluate(Oracle(), ask(samples, tmp_path, rules[name]), fresh.policy, log=tmp_path / log)
+        judged.append(found.comparison)
+    assert judged[0] == judged[1]
+
+
+def test_keywords_of_ones_own_travel_in_the_policy(tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text("Betrag\n\nwie  viel\n", encoding="utf-8")
+    rule = read_signal(f"keywords:{file}", {"teuer": 9.0, "billig": 1.0})
+    assert isinstance(rule, KeywordRule)
+    assert (rule.keywords, rule.tiers) == (("betrag", "wie viel"), ("teuer", "billig"))
+    assert from_dict(to_dict(rule))("Wie viel kostet es?").tier == "teuer"
+    plain = read_signal(f"keywords:{file}", {"low": 1.0, "high": 1.0})
+    assert plain is not None
+    assert plain.tiers == ("high", "low")
+    file.write_text("\n")
+    with pytest.raises(BadInput, match="holds no keyword; write one a line"):
+        read_signal(f"keywords:{file}", {})

@@ -44,6 +44,7 @@ app.command()(report)
 app.command()(demo)
 app.command()(doctor)
 
+STOPPED = 130
 RESUMED = ("calibrate", "evaluate", "demo", "reproduce")
 """Commands that keep every answer in a log as it comes."""
 
@@ -85,15 +86,21 @@ def main(arguments: list[str] | None = None) -> None:
         context = getattr(error, "ctx", None)
         _fail(f"{sentence}; see {context.command_path if context else 'stakes'} --help")
     except (KeyboardInterrupt, typer.Abort):
-        words = sys.argv[1:] if arguments is None else arguments
-        if words and words[0] in RESUMED:
-            print("stakes: stopped; answers so far are kept, and the same command goes on from them", file=sys.stderr)
-        sys.exit(130)
+        _stop(arguments)
     except BrokenPipeError:  # the reader of our output went away, as in `stakes plan | head`
         sys.stderr.close()
         sys.exit(0)
     else:
+        if status == STOPPED:  # which is how typer hands on Ctrl-C
+            _stop(arguments)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _stop(arguments: list[str] | None) -> NoReturn:
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in RESUMED:
+        print("stakes: stopped; answers so far are kept, and the same command goes on from them", file=sys.stderr)
+    sys.exit(STOPPED)
 
 
 def _fail(sentence: str) -> NoReturn:

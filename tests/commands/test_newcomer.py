@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +110,20 @@ def test_a_grid_that_nobody_typed_is_named_when_no_image_can_take_it(tmp_path: P
     assert (said in str(told.value)) == (grid is None)
 
 
-@pytest.mark.parametrize(("command", "resumes"), [("calibrate", True), ("plan", False)])
-def test_a_stopped_command_says_how_to_go_on(monkeypatch: Any, command: str, resumes: bool) -> None:
+@pytest.mark.parametrize(
+    ("command", "within", "words", "resumes"),
+    [("calibrate", "gather", ["x.jsonl"], True), ("plan", "_curves", ["--published", "docvqa"], False)],
+)
+def test_a_stopped_command_says_how_to_go_on(
+    monkeypatch: Any, command: str, within: str, words: list[str], resumes: bool
+) -> None:
+    module = import_module(f"stakes.commands.{command}")
+
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "app", stop)
-    status, _, err = stakes(command)
+    monkeypatch.setattr(module, within, stop)
+    status, _, err = stakes(command, *words)
     assert (status, "the same command goes on" in err) == (130, resumes)
 
 

@@ -16,7 +16,7 @@ from PIL import Image, ImageFile
 from tests.vision.image_files import chunk, encode, png, scene
 
 from stakes.errors import BadInput, UnreadableImage
-from stakes.vision.decode import FORMATS, MAX_PIXELS, open_image, probe
+from stakes.vision.decode import FORMATS, MAX_PIXELS, one_scan, open_image, probe
 
 
 def _scans() -> bytes:
@@ -135,3 +135,17 @@ def test_flipped_bytes_give_an_image_or_the_named_error(format_: str, data: st.D
         return
     assert image.mode == "RGB"
     assert image.width * image.height <= 1_000_000
+
+
+def test_only_a_sequential_jpeg_with_all_in_its_first_scan_is_not_counted() -> None:
+    """What libjpeg takes for a file of one scan; a first scan of one component in three goes on to the next."""
+    whole = encode(scene(), "JPEG")
+    assert one_scan(whole)
+    assert one_scan(encode(scene().convert("L"), "JPEG", comment=b"x" * 300))
+    assert not one_scan(encode(scene(), "JPEG", progressive=True))
+    at = whole.index(b"\xff\xda")
+    parted = whole[: at + 4] + b"\1" + whole[at + 5 :]
+    for odd in (parted, whole[:at], whole[:2] + b"\xff\xd8" + whole[2:], b"\xff\xd8", b""):
+        assert not one_scan(odd)
+    with pytest.raises(UnreadableImage):
+        open_image(parted[: at + 14] + 200 * (parted[at : at + 14] + b"\0" * 9))

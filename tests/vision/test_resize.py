@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from PIL import ExifTags, Image, ImageDraw, ImageFont
+from PIL import ExifTags, Image, ImageDraw, ImageFilter, ImageFont
 
 from stakes.errors import BadInput, InfeasibleBudget, UnknownFamily, UnreadableImage
 from stakes.vision.decode import Picture
@@ -87,15 +87,17 @@ def brute_force(
             size = columns * factor, rows * factor
             if smart_or_none(*size, factor, bounds) == size:
                 found.append((round(strained, 9), -rows * columns, -rows, columns))
-    most = max((-tokens for _, tokens, _, _ in found), default=0)
-    enough = math.ceil(most * (1 - SLACK))
-    if fixed and budget >= native[0] * native[1]:
-        if most < native[0] * native[1]:
-            return native
-        enough = max(enough, native[0] * native[1])
+    least = native[0] * native[1] if fixed and budget >= native[0] * native[1] else 0
+    found = [grid for grid in found if -grid[1] >= least]
     if not found:
-        return None
-    _, _, rows, columns = min(grid for grid in found if -grid[1] >= enough)
+        return native if least else None
+
+    def is_worth_its_tokens(grid: tuple[float, int, int, int]) -> bool:
+        return not any(
+            other[0] < grid[0] and math.ceil(-grid[1] * (1 - SLACK)) <= -other[1] <= -grid[1] for other in found
+        )
+
+    _, _, rows, columns = min(filter(is_worth_its_tokens, found), key=lambda grid: (grid[1], grid[0], grid[2]))
     return -rows, columns
 
 
@@ -138,6 +140,20 @@ def test_best_grid_is_the_brute_force_optimum(
         if smallest <= 300:
             below = brute_force(width, height, smallest - 1, factor, stretch, (bounds[0], bounds[1]), upscale)
             assert below is None
+
+
+@settings(max_examples=300)
+@given(SIDES, SIDES, st.integers(4, 3000), st.integers(1, 300), st.sampled_from(FACTOR_FAMILIES))
+def test_more_budget_takes_no_fewer_tokens_and_what_is_taken_takes_the_same_again(
+    width: int, height: int, budget: int, more: int, name: str
+) -> None:
+    """Arms and logs rest on it: tokens that were realised are a budget that realises them."""
+    try:
+        size, larger = (fitted_size(width, height, given, name) for given in (budget, budget + more))
+    except (InfeasibleBudget, BadInput):
+        return
+    assert fitted_size(width, height, size.tokens, name) == size
+    assert larger.tokens >= size.tokens
 
 
 @settings(max_examples=300)
@@ -398,6 +414,19 @@ def test_reduced_decoding_stays_within_40_db_of_the_plain_way(size: tuple[int, i
     for budget in (32, 96, 304):
         fitted = fit(data, budget)
         assert psnr(fitted.image, full.resize(fitted.image.size, Image.Resampling.BICUBIC)) >= 40
+
+
+def test_a_photograph_is_decoded_smaller_than_a_scan_and_stays_within_40_db() -> None:
+    soft = page(1500, 2000).resize((3000, 4000), Image.Resampling.BICUBIC).filter(ImageFilter.GaussianBlur(0.5))
+    exposed = Image.Exif()
+    exposed.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.ExposureTime] = 1 / 60
+    photograph, scan = jpeg(soft, quality=92, exif=exposed), jpeg(soft, quality=92)
+    assert (Picture(photograph).photographed, Picture(scan).photographed) == (True, False)
+    full = Image.open(io.BytesIO(scan)).convert("RGB")
+    assert fit(photograph, 304).tokens == fit(scan, 304).tokens == 300
+    plain = full.resize(fit(scan, 304).image.size, Image.Resampling.BICUBIC)
+    assert 40 <= psnr(fit(photograph, 304).image, plain) < psnr(fit(scan, 304).image, plain)
+    assert not Picture(jpeg(soft.resize((300, 400)), exif=b"Exif\0\0II*\0broken")).photographed
 
 
 def test_real_pages_stay_within_40_db_of_the_plain_way(real_data: Path) -> None:

@@ -92,6 +92,16 @@ class Picture:
         self.format = "JPEG" if stored == "MPO" else stored
         self.size = (height, width) if self.sideways else (width, height)
 
+    @property
+    def photographed(self) -> bool:
+        """Whether the file says that it was exposed to light, which a scan, a screenshot or a rendering does not."""
+        if not self._own or self.format != "JPEG":
+            return False
+        try:
+            return ExifTags.Base.ExposureTime in Image.Image.getexif(self._image).get_ifd(ExifTags.IFD.Exif)
+        except Exception:  # damaged metadata say nothing
+            return False
+
     def pixels(self, least: tuple[int, int] | None = None) -> tuple[Image.Image, Box]:
         """The pixels as stored, mode "L" or "RGB", and the part of them that is the image; to be called once.
 
@@ -135,9 +145,28 @@ def _open(data: bytes) -> Image.Image:
     if not data:
         raise UnreadableImage("the image is empty (0 bytes)")
     image = Image.open(_Bytes(data), formats=FORMATS)
-    if image.format in ("JPEG", "MPO") and data.count(b"\xff\xda") > MAX_SCANS:
+    if image.format in ("JPEG", "MPO") and not one_scan(data) and data.count(b"\xff\xda") > MAX_SCANS:
         raise UnreadableImage(f"the JPEG has more than {MAX_SCANS} scans; save it again as a plain JPEG")
     return image
+
+
+def one_scan(data: bytes) -> bool:
+    """Whether a JPEG is sequential and its first scan holds every component: then no decoder looks for a second.
+
+    Read off the segments before that scan, since counting markers takes as long as a tenth of the decoding. Anything
+    unusual is answered with no, and counted.
+    """
+    at, components = 2, 0
+    while at + 10 <= len(data) and data[at] == 0xFF:
+        kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+        if kind == 0xDA:
+            return 0 < components == data[at + 4]
+        if kind in (0xC0, 0xC1):  # the frame: baseline or extended sequential
+            components = data[at + 9]
+        elif kind not in (0xC4, 0xDB, 0xDD, 0xFE) and not 0xE0 <= kind <= 0xEF:  # tables, comments, applications
+            return False
+        at += 2 + length
+    return False
 
 
 def _orientation(image: Image.Image) -> int:

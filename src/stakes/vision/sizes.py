@@ -3,11 +3,12 @@
 A factor family (Qwen-VL) turns every f x f square of pixels into one token, so a size is a grid of rows x columns:
 
     stretch(rows, columns) = max(r, 1 / r) - 1      where r = (columns / W) / (rows / H), 0 for the image's own shape
-    most = the most rows · columns <= budget with stretch <= the limit
-    best = the least stretch with rows · columns >= 0.98 most; then most tokens; then most rows
+    worth its tokens: no grid with up to 2 % fewer of them is stretched less
+    best = the most rows · columns <= budget with stretch <= the limit and worth its tokens; then most rows
 
 since a last token or two is not worth a tenth of the shape: of 576 tokens, a page of 756 x 1008 pixels takes 27 x 21
-squares (567 tokens, stretch 4 %) and not 26 x 22 (572 tokens, 13 %). Only grids count on which the server's own
+squares (567 tokens, stretch 4 %) and not 26 x 22 (572 tokens, 13 %). A larger budget never takes fewer tokens, and the
+tokens taken are a budget that takes the same size. Only grids count on which the server's own
 ``smart_resize`` is the identity, none of whose sides exceeds that of the native grid unless ``upscale``. An image whose
 native tokens fit the budget takes its native grid, whatever its stretch, as the server would make it (1 x 150 pixels
 become 28 x 700). LLaVA-OneVision takes a rung of its ladder; every other family
@@ -31,7 +32,7 @@ from stakes.vision.ladder import ladder
 
 _MOST_ENLARGED_SIDE = 4096  # no family that is searched by scale counts more tokens for a longer side
 _ROUNDING = 1e-9
-SLACK = 0.02  # tokens that may be left unspent for a better shape, as a share of the most that could be spent
+SLACK = 0.02  # of a grid's tokens: what they must not buy is more stretch
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,9 @@ def best_grid(
     """(rows, columns) of squares that spend the budget best; ``InfeasibleBudget`` names the smallest that can be.
 
     For a given number of rows the most columns reach the most tokens, and fewer rows reach fewer, so the search walks
-    rows down from sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way; then once more, beside
-    each number of rows trying the columns nearest to the image's own shape that still spend enough.
+    rows down from sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way. From the most tokens it
+    goes to the least stretched grid within 2 % below, and on from there until it stays: what is passed over in between
+    is stretched more than where it goes.
     """
     native_width, native_height = smart_resize(width, height, factor, min_pixels, max_pixels)
     native = native_height // factor, native_width // factor
@@ -109,33 +111,42 @@ def best_grid(
     shape, limit = width / height, 1 + stretch + _ROUNDING
     highest = min(rows_cap, math.isqrt(int(spendable * limit / shape) + 1) + 1)
 
-    def widest(rows: int) -> int:
-        return min(int(rows * shape * limit), spendable // rows, columns_cap, MAX_ASPECT * rows)
+    def widest(rows: int, cap: int) -> int:
+        return min(int(rows * shape * limit), cap // rows, columns_cap, MAX_ASPECT * rows)
 
     most_tokens, enough = 0, least
     for rows in range(highest, 0, -1):
         if rows * int(rows * shape * limit) < enough:
             break
-        columns = widest(rows)
+        columns = widest(rows, spendable)
         fits = rows <= MAX_ASPECT * columns and _stretched(width, height, rows, columns) < limit
         if fits and rows * columns >= enough:
             most_tokens = enough = rows * columns
     holds_native = stable and budget >= native_tokens
     if holds_native and most_tokens < native_tokens:
         return native
-    enough = max(least, math.ceil(most_tokens * (1 - SLACK)), native_tokens if holds_native else 0)
-    best, best_rank = None, (limit, 0)
-    for rows in range(highest, 0, -1):
-        if rows * int(rows * shape * limit) < enough:
-            break
-        fewest, most_columns = max(-(-enough // rows), -(-rows // MAX_ASPECT)), widest(rows)
-        if fewest > most_columns:
-            continue
-        for nearest in (int(rows * shape), int(rows * shape) + 1):
-            columns = min(max(nearest, fewest), most_columns)
-            rank = _stretched(width, height, rows, columns), -rows * columns
-            if rank < best_rank:
-                best, best_rank = (rows, columns), rank
+
+    def least_stretched(cap: int) -> tuple[int, int] | None:
+        enough = max(least, math.ceil(cap * (1 - SLACK)), native_tokens if holds_native else 0)
+        best, best_rank = None, (limit, 0)
+        for rows in range(highest, 0, -1):
+            if rows * int(rows * shape * limit) < enough:
+                break
+            fewest, most_columns = max(-(-enough // rows), -(-rows // MAX_ASPECT)), widest(rows, cap)
+            if fewest > most_columns:
+                continue
+            for nearest in (int(rows * shape), int(rows * shape) + 1):
+                columns = min(max(nearest, fewest), most_columns)
+                rank = _stretched(width, height, rows, columns), -rows * columns
+                if rank < best_rank:
+                    best, best_rank = (rows, columns), rank
+        return best
+
+    best, reached = None, 0
+    while most_tokens != reached:
+        best, reached = least_stretched(most_tokens), most_tokens
+        assert best is not None  # one grid of so many tokens is known
+        most_tokens = best[0] * best[1]
     if best is None:
         smallest = _smallest(width, height, limit, (least, most), (rows_cap, columns_cap))
         if stable and (smallest is None or native_tokens < smallest):

@@ -88,7 +88,7 @@ def test_images_too_small_for_their_budget_are_made_up_for_gently() -> None:
     spent = [size.tokens for size in fit_sizes(sizes, [304] * 70, ["all"] * 70)]
     assert spent[:10] == [100] * 10
     assert max(spent) <= 349
-    assert sum(spent) >= 0.996 * 70 * 304
+    assert sum(spent) >= 0.994 * 70 * 304
 
 
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped() -> None:

@@ -207,6 +207,12 @@ class Pool:
                 )
             time.sleep(0.1)
 
+    def wait_for_new(self, rows: float, seconds: float = 120) -> None:
+        """Block until this many rows have been drawn in all: pages shown too often are learnt by heart."""
+        limit = time.time() + seconds
+        while self.pages < rows and time.time() < limit:
+            time.sleep(0.005)
+
     def close(self) -> None:
         """End the mover and the workers."""
         self.stopping.set()

@@ -55,6 +55,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--flat", type=float, default=0.45, help="share of the plan before the rate falls")
     p.add_argument("--tokens", type=int, default=100_000, help="visual tokens (plus a share of text) a step")
     p.add_argument("--pool-gb", type=float, default=80)
+    p.add_argument("--reuse", type=float, default=4, help="wait for new pages when one was shown more often than this")
     p.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     p.add_argument("--save-every", type=float, default=120)
     p.add_argument("--log-every", type=int, default=50)
@@ -98,17 +99,25 @@ class Trainer:
         return torch.stack([loss.detach(), ocr.detach(), where.detach(), 1 - right.float().mean()])
 
 
+def first_weights(a: argparse.Namespace) -> Path | None:
+    """The folder that the model is built from; a resumed run's own export, whose config tells the encoder's window."""
+    for folder in (a.run, a.init):
+        if folder and (folder / "export").is_dir():
+            return folder / "export"
+    return a.init
+
+
 def build(a: argparse.Namespace, device: torch.device) -> tuple[Trainer, Progress]:
     """Model, heads and optimiser: resumed, travelled, or new."""
     progress = Progress(size=a.size)
-    weights = a.init / "export" if a.init and (a.init / "export").is_dir() else a.init
-    model = architectures.start(a.size, weights, a.window)
+    resumed = (a.run / "state.safetensors").exists()
+    model = architectures.start(a.size, first_weights(a), a.window)
     heads = Heads(model.config.text_config.hidden_size)
     model, heads = model.to(device), heads.to(device)
     optimizer = Optimizer(model, heads)
     if device.type == "cuda":
         model.bfloat16(), heads.bfloat16()
-    if (a.run / "state.safetensors").exists():
+    if resumed:
         progress = load_state(a.run, optimizer)
         progress.level = progress.level if a.level is None else a.level
     elif a.init:
@@ -185,6 +194,7 @@ def main() -> None:
     print(f"pool ready after {time.time() - started:.0f}s", flush=True)
     fresh = not (a.run / "state.safetensors").exists()  # a resumed run needs no second warm-up
     log, begun, saved, done, drawn = Log(a.run / "log.jsonl"), time.time(), time.time(), 0, progress.pages
+    shown = 0
 
     def save(final: bool) -> None:
         progress.pages, progress.next_seed = drawn + pool.pages, pool.seeds.value
@@ -193,6 +203,7 @@ def main() -> None:
         print(f"saved at {progress.elapsed:.0f}s step {progress.step}{' (final)' if final else ''}", flush=True)
 
     while done < a.steps and not stop and progress.elapsed < min(a.seconds, a.until or a.seconds):
+        pool.wait_for_new(shown / a.reuse)
         fraction = progress.elapsed / a.seconds
         ring = pool.pick(schedule.kind(progress.level, rng), rng)
         if ring is None:
@@ -209,6 +220,7 @@ def main() -> None:
         stats = trainer.step(batch, geo, lr, weight, headed, keep)
         log.add(name_of(ring, gh * gw, keep is not None), stats, b)
         done += 1
+        shown += b
         progress.step += 1
         progress.images += b
         progress.elapsed = base + time.time() - begun

@@ -92,7 +92,7 @@ def joined(parts: Sequence[Any]) -> Tensor:
         return whole
     with torch.inference_mode(False), torch.no_grad():  # parameters must stay ones that anybody can use
         whole = torch.cat([part.detach() for part in parts])
-        if whole.is_cuda:
+        if whole.is_cuda and not first.is_inference():  # what was made in inference mode cannot take a view's place
             for part, own in zip(parts, torch.split(whole, [len(part) for part in parts]), strict=True):
                 part.data = own
     return whole

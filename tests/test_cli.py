@@ -185,6 +185,21 @@ def test_explain_tells_tier_reason_and_budget(tmp_path: Path) -> None:
     assert "576 visual tokens" in _stakes("explain", "What is the total?", "--policy", str(path)).stdout
 
 
+def test_explain_reads_the_tier_by_the_signal_that_was_named(tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("Kaution\n")
+    assert _json("explain", "Wie hoch ist die Kaution?", "--signal", f"keywords:{words}")["tier"] == "high"
+    asked = _json("explain", "What is it?", "--task", "mail", "--signal", "task:mail=high,photos=low")
+    assert asked["tier"] == "high"
+    assert "no signal is called 'magic'" in _refused("explain", "What?", "--signal", "magic")
+    path = tmp_path / "policy.json"
+    tiers = {"dear": {"cost": 5, "budget": 576}, "cheap": {"cost": 1, "budget": 32}}
+    signal = {"kind": "task", "tasks": {"mail": "cheap"}, "dearest": "dear"}
+    Policy.from_record({"schema": 1, "mean_budget": 304, "tiers": tiers, "signal": signal}).save(path)
+    named = _json("explain", "Kaution?", "--policy", str(path), "--signal", f"keywords:{words}")
+    assert (named["tier"], named["budget"]) == ("dear", 576)
+
+
 def test_reproduce_published_lists_what_does_not_follow() -> None:
     found = _json("reproduce", "published")
     assert found["verdicts"]["does not follow"] == 5

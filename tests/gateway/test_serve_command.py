@@ -67,6 +67,20 @@ def test_budgets_of_ones_own_are_served_and_called_that(upstream: Upstream, tmp_
         assert (reply.headers["x-stakes-mode"], reply.headers["x-stakes-policy"]) == ("observe", "uncalibrated")
 
 
+def test_tiers_are_read_by_the_signal_that_was_named(upstream: Upstream, tmp_path: Path, http: httpx.Client) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("Kaution\n")
+
+    def budget(address: str, question: str) -> str:
+        return http.post(f"{address}/chat/completions", json=ask(question)).headers["x-stakes-budget"]
+
+    with process(*BUDGETS, "--signal", f"keywords:{words}", "--upstream", upstream.url) as (_, about):
+        assert budget(about["address"], "Wie hoch ist die Kaution?") == "256"
+        assert budget(about["address"], "What is the total?") == "64"
+        words.write_text("Kaution\ntotal\n")
+        assert until(lambda: budget(about["address"], "What is the total?") == "256", 20)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -87,6 +101,9 @@ def test_budgets_of_ones_own_are_served_and_called_that(upstream: Upstream, tmp_
         ([*BUDGETS, "--drain", "inf"], "'--drain': give a number of at least 0, not inf"),
         (["--budget", "high=²"], "'high=²' is no budget"),
         ([*BUDGETS, "--host", "host.invalid"], "choose another host or port"),
+        ([*BUDGETS, "--signal", "magic"], "no signal is called 'magic'"),
+        ([*BUDGETS, "--signal", "tier"], "have no labels to read; clients name tiers by the header x-stakes-tier"),
+        ([*BUDGETS, "--signal", "task:mail=urgent"], "the signal can answer tier 'urgent', which this policy does not"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(

@@ -58,7 +58,7 @@ def plan_arms(
         raise BadInput("name each arm once, and uniform among them: it is what the others are compared with")
     family, tiers = family_of(model), [one.tier for one in asked]
     native = [native_tokens(model, *one.size, mechanism) for one in asked]
-    costs = {tier: plan.cost for tier, plan in policy.tiers.items()}
+    costs = policy.costs
     cost = ways.by_tier(tiers, policy.budgets)
     total = sum(cost)
     least = policy.floor

@@ -77,7 +77,7 @@ class Calibration:
         if self.raced is not None or all(readings[outcome.sample] == outcome.tier for outcome in outcomes):
             return self
         policy = self.policy
-        costs = {tier: plan.cost for tier, plan in policy.tiers.items()}
+        costs = policy.costs
         served = as_served(outcomes, policy.budgets, readings, costs, policy.mean_budget)
         if policy.certificate is not None:
             policy = policy.model_copy(update={"certificate": {**policy.certificate, "tiers": "named"}})

@@ -105,7 +105,7 @@ def evaluate(
         arm: [ran.outcomes[one.id, budget] for one, budget in zip(asked, budgets, strict=True)]
         for arm, budgets in plan.budgets.items()
     }
-    found = compare(outcomes, {tier: tiers.cost for tier, tiers in policy.tiers.items()}, ratios)
+    found = compare(outcomes, policy.costs, ratios)
     named = {one.document for one in asked}, {one.digest for one in asked}
     return Evaluation(
         comparison=found,
@@ -150,7 +150,7 @@ def regrade(
         if missing:
             raise BadInput(f"the log lacks {missing} of arm {arm!r}'s {len(keys)} answers; finish the evaluation first")
         arms[arm] = [found[key] for key in keys]
-    prices = costs or {tier: tiers.cost for tier, tiers in policy.tiers.items()}
+    prices = costs or policy.costs
     held_out = unseen(policy, {outcome.document for outcome in found.values()})
     return Evaluation(compare(arms, prices, ratios), plan, _balanced(plan, arms), held_out, None, 0, 0.0, policy.basis)
 

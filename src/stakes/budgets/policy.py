@@ -111,6 +111,11 @@ class Policy(BaseModel):
             self.use(from_dict(self.signal))
         return self
 
+    @property
+    def costs(self) -> dict[str, float]:
+        """What a mistake costs, by tier."""
+        return {name: plan.cost for name, plan in self.tiers.items()}
+
     def use(self, signal: Signal) -> None:
         """Read tiers with this signal; every tier that it can name must be one of the policy's."""
         for tier in signal.tiers:
@@ -131,8 +136,7 @@ class Policy(BaseModel):
         if self._reader is None:
             raise BadInput("this policy reads its tiers from a judge, whose endpoint no file keeps; give it with use()")
         if self.soft is not None:
-            costs = {name: plan.cost for name, plan in self.tiers.items()}
-            reading, weights = self.soft.weights(self._reader, costs, question, task, cost)
+            reading, weights = self.soft.weights(self._reader, self.costs, question, task, cost)
             budget, expected = self.soft.budget(self._curves, weights, question, about), sum(weights.values())
             why = f"{reading.why}; expected cost {expected:.3g} at {self.soft.price:.3g} a token"
             return Decision(reading.tier, budget, expected, reading.probability, why)

@@ -121,7 +121,7 @@ def _reader(word: str | None, rules: "Policy") -> "Signal | None":
 
     if word is None:
         return from_dict(rules.signal)
-    return read_signal(word, {tier: plan.cost for tier, plan in rules.tiers.items()})
+    return read_signal(word, rules.costs)
 
 
 def _answers(samples: Path | None, pages: str | None, per_tier: int) -> dict[str, tuple[str, ...]]:

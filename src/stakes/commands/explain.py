@@ -7,15 +7,14 @@ from typing import Annotated
 import typer
 
 from stakes.commands.output import AsJson, print_json
+from stakes.commands.questions import SERVED_SIGNAL_HELP, served_signal
 
 
 def explain(
     question: Annotated[str, typer.Argument(help="The question, as a user would ask it.")],
     policy: Annotated[Path | None, typer.Option(help="A policy file; without one, only the tier is told.")] = None,
     task: Annotated[str | None, typer.Option(help="The task it belongs to, for policies by task.")] = None,
-    signal: Annotated[
-        Path | None, typer.Option(help="A learned signal's file, in place of the keyword rule or the policy's signal.")
-    ] = None,
+    signal: Annotated[str | None, typer.Option(help=SERVED_SIGNAL_HELP)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say which tier a question is in, how surely, why, and its budget under a policy.
@@ -23,16 +22,14 @@ def explain(
     Example: stakes explain "What is the invoice total?" --policy policy.json
     """
     from stakes.budgets.policy import Policy
-    from stakes.signals import KeywordRule, LearnedSignal
 
-    reader = LearnedSignal.load(signal) if signal else None
     if policy is None:
-        reading = (reader or KeywordRule())(question, task)
+        reading = served_signal(signal or "keywords", {"high": 1, "low": 0})(question, task)
         record: dict[str, object] = {"question": question, **asdict(reading), "budget": None, "cost": None}
     else:
         rules = Policy.load(policy)
-        if reader is not None:
-            rules.use(reader)
+        if signal:
+            rules.use(served_signal(signal, rules.costs))
         record = {"question": question, **asdict(rules.decide(question, task)), "policy": rules.fingerprint}
     if as_json:
         print_json(record)

@@ -25,6 +25,9 @@ SIGNAL_HELP = (
     "How tiers are read: keywords, keywords:FILE (one a line), task:FILE.json or task:docvqa=high,vqav2=low, "
     "learned:FILE (stakes signal train), tier (labels)."
 )
+SERVED_SIGNAL_HELP = (
+    "How tiers are read in place of the policy's own way: keywords, keywords:FILE, task:MAP, learned:FILE or only FILE."
+)
 
 
 def read_signal(word: str, costs: Mapping[str, float]) -> "Signal | None":
@@ -47,6 +50,23 @@ def read_signal(word: str, costs: Mapping[str, float]) -> "Signal | None":
     raise BadInput(
         f"no signal is called {word!r}; give keywords, keywords:FILE, task:MAP, learned:FILE, or tier for the labels"
     )
+
+
+def served_signal(word: str, costs: Mapping[str, float]) -> "Signal":
+    """The signal for questions that come without labels; a file's name alone is a learned signal's."""
+    if word == "tier":
+        raise BadInput("questions that come in have no labels to read; clients name tiers by the header x-stakes-tier")
+    read = read_signal(f"learned:{word}" if Path(word).is_file() else word, costs)
+    assert read is not None  # only labels give none
+    return read
+
+
+def signal_file(word: str) -> Path | None:
+    """The file that a signal in words is read from, if any."""
+    for name in (word, word.partition(":")[2]):
+        if name and Path(name).is_file():
+            return Path(name)
+    return None
 
 
 def _dear_and_cheap(costs: Mapping[str, float]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stakes.commands.output import AsJson, print_json
+from stakes.commands.questions import SERVED_SIGNAL_HELP, served_signal, signal_file
 from stakes.commands.serve_rules import about_policy, conditions_source, first_words, policy_of, read_settings, within
 from stakes.errors import BadInput
 
@@ -41,9 +42,7 @@ def serve(
     fail: Annotated[
         str, typer.Option(help="closed refuses a request that cannot be fitted, open passes it on as it came.")
     ] = "closed",
-    signal: Annotated[
-        Path | None, typer.Option(help="A learned signal's file, in place of the policy's signal; reloaded as well.")
-    ] = None,
+    signal: Annotated[str | None, typer.Option(help=f"{SERVED_SIGNAL_HELP} Files are reloaded.")] = None,
     actuator: Annotated[
         str, typer.Option(help="How budgets reach the upstream: pixels, vllm, lmdeploy, detail or gemini.")
     ] = "pixels",
@@ -117,11 +116,10 @@ def serve(
         from stakes.gateway import door, logs, reload, running, settings
     except ImportError as error:
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
-    from stakes.signals import LearnedSignal
 
     def source() -> "Policy":
         rules = policy_of(policy, budget, mean_budget, family)
-        return reload.with_signal(rules, LearnedSignal.load(signal) if signal else None)
+        return reload.with_signal(rules, served_signal(signal, rules.costs) if signal else None)
 
     conditions = conditions_source(shadow_outcomes, shadow_allow)
     source()  # a bad policy is told before a model is loaded
@@ -149,7 +147,7 @@ def serve(
             timeouts=settings.Timeouts(connect_s=connect_timeout, read_s=read_timeout, total_s=total_timeout),
         )
         made.check_host(host)
-        files = tuple(path for path in (policy, signal) if path is not None)
+        files = tuple(path for path in (policy, signal_file(signal or "")) if path is not None)
         served = reload.Served.start(source, files, lambda rules: gateway.check_policy(rules, made, conditions))
 
         def ready(here: str) -> None:

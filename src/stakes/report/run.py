@@ -45,7 +45,7 @@ class Run:
     @property
     def costs(self) -> dict[str, float]:
         """Cost of a mistake by tier."""
-        return {tier: plan.cost for tier, plan in self.policy.tiers.items()}
+        return self.policy.costs
 
     @property
     def counts(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stakes.errors import BadInput
-from stakes.tiers import Tier, as_tiers, dearest, parse_costs
+from stakes.tiers import Tier, as_tiers, dearest, extremes, parse_costs
 
 
 def test_costs_are_read_in_the_order_typed() -> None:
@@ -56,3 +56,9 @@ def test_the_dearest_costs_no_less_than_any(costs: dict[str, float]) -> None:
     top = dearest(tiers.values())
     assert top.cost == max(costs.values())
     assert top.name == next(name for name in costs if costs[name] == top.cost)
+
+
+def test_of_equal_costs_the_dearest_and_the_cheapest_are_two_tiers() -> None:
+    assert extremes({"high": 1, "low": 1}) == ("high", "low")
+    assert extremes({"low": 1, "medium": 3, "high": 5}) == ("high", "low")
+    assert extremes({"one": 2}) == ("one", "one")

@@ -68,6 +68,15 @@ def as_tiers(costs: Mapping[str, float]) -> dict[str, Tier]:
     return {name: Tier(name, cost) for name, cost in costs.items()}
 
 
+def extremes(costs: Mapping[str, float]) -> tuple[str, str]:
+    """Names of the dearest and the cheapest tier; where costs are equal the first and the last, so they are two.
+
+    >>> extremes({"urgent": 2, "usual": 2})
+    ('urgent', 'usual')
+    """
+    return max(costs, key=costs.__getitem__), min(reversed(list(costs)), key=costs.__getitem__)
+
+
 def dearest(tiers: Iterable[Tier]) -> Tier:
     """Return the tier whose mistakes cost most; the first named where several cost the same."""
     ordered = list(tiers)

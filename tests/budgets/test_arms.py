@@ -99,3 +99,9 @@ def test_what_cannot_be_shared_says_so() -> None:
         arms.content([0.5], 10, native=[10, 10])
     with pytest.raises(BadInput, match="finite number of at least 0"):
         arms.content([0.5, float("nan")], 10, native=[10, 10])
+
+
+def test_content_keeps_an_image_whole_that_is_smaller_than_the_floor() -> None:
+    got = arms.content([0.5, 0.5, 0.5], 320, native=[374, 27, 253], floor=32)
+    assert sum(got) == 320
+    assert got[1] == 27

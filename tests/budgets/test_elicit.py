@@ -17,6 +17,8 @@ from stakes.budgets.elicit import costs_from_effort, sureness_needed
         ({"high": "$35", "low": "$5"}, {"high": 7, "low": 1}),
         ({"high": "35 EUR", "low": "10 EUR"}, {"high": 3.5, "low": 1}),
         ({"high": "5", "medium": "3", "low": "1"}, {"high": 5, "medium": 3, "low": 1}),
+        ({"high": "3 HRS", "low": "0.125 hr"}, {"high": 24, "low": 1}),
+        ({"high": "35 usd", "low": "5 USD"}, {"high": 7, "low": 1}),
     ],
 )
 def test_efforts_become_costs_relative_to_the_cheapest(efforts: dict[str, str], costs: dict[str, float]) -> None:
@@ -31,6 +33,10 @@ def test_efforts_become_costs_relative_to_the_cheapest(efforts: dict[str, str], 
         ({"high": "ages"}, "cannot read 'ages'"),
         ({"high": "3 parsecs"}, "unknown unit 'parsecs'"),
         ({"high": "0 min"}, "costs nothing"),
+        ({"high": "1.000 EUR", "low": "10 EUR"}, "'1.000' may be thousands or a fraction; write 1000"),
+        ({"high": "1,000 EUR", "low": "10 EUR"}, "'1,000' may be thousands or a fraction; write 1000"),
+        ({"high": "1,5 h"}, "cannot read '1,5' as a number"),
+        ({"high": "5 ms", "low": "1 s"}, "unknown unit 'ms'"),
         ({}, "say what a mistake takes"),
     ],
 )

@@ -14,7 +14,7 @@ from tests.evaluation.oracle import Oracle, write_samples
 from stakes.budgets.calibrate import Calibration, calibrate
 from stakes.budgets.evaluate import evaluate
 from stakes.cli import main
-from stakes.commands.questions import read_signal, told_seen
+from stakes.commands.questions import read_signal, told_reading
 from stakes.errors import BadInput
 from stakes.evaluation.asked import ask
 from stakes.signals import KeywordRule, LearnedSignal, from_dict, to_dict
@@ -59,8 +59,8 @@ def test_training_tells_agreement_by_documents_and_the_file_reads_tiers(tmp_path
     known = ["what is  the TOTAL here?", "What is the total then?"]
     assert list(map(signal.trained_on, known)) == [True, False]
     again = from_dict(json.loads(json.dumps(to_dict(signal))))  # as a policy keeps it
-    assert "trained on 1 of these 2 questions" in told_seen(again, known)
-    assert told_seen(again, known[1:]) == told_seen(KeywordRule(), known) == ""
+    assert "trained on 1 of these 2 questions" in told_reading(again, known)
+    assert told_reading(again, known[1:]) == told_reading(KeywordRule(), known) == ""
 
 
 @pytest.mark.parametrize(

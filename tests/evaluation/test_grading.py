@@ -141,3 +141,11 @@ def test_unusable_requests_say_what_to_do() -> None:
         grade("yes", [])
     assert is_correct(0.5)
     assert not is_correct(0.49)
+
+
+@pytest.mark.parametrize("metric", ["relaxed", "exact"])
+def test_one_white_space_and_one_unicode_form_is_like_another(metric: str) -> None:
+    assert grade("12\u00a0000 €", ["12 000 €"], metric) == 1
+    assert grade("12 000", ["12\u202f000"], metric) == 1
+    assert grade("re\u0301sume\u0301", ["r\u00e9sum\u00e9"], metric) == 1
+    assert grade("12 001", ["12\u202f000"], metric) == 0

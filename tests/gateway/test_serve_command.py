@@ -71,14 +71,15 @@ def test_tiers_are_read_by_the_signal_that_was_named(upstream: Upstream, tmp_pat
     words = tmp_path / "words.txt"
     words.write_text("Kaution\n")
 
-    def budget(address: str, question: str) -> str:
-        return http.post(f"{address}/chat/completions", json=ask(question)).headers["x-stakes-budget"]
-
     with process(*BUDGETS, "--signal", f"keywords:{words}", "--upstream", upstream.url) as (_, about):
-        assert budget(about["address"], "Wie hoch ist die Kaution?") == "256"
-        assert budget(about["address"], "What is the total?") == "64"
+
+        def budget(question: str) -> str:
+            return http.post(f"{about['address']}/chat/completions", json=ask(question)).headers["x-stakes-budget"]
+
+        assert budget("Wie hoch ist die Kaution?") == "256"
+        assert budget("What is the total?") == "64"
         words.write_text("Kaution\ntotal\n")
-        assert until(lambda: budget(about["address"], "What is the total?") == "256", 20)
+        assert until(lambda: budget("What is the total?") == "256", 20)
 
 
 @pytest.mark.parametrize(

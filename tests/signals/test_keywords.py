@@ -113,3 +113,26 @@ def test_the_real_docvqa_questions_give_the_known_shares(real_rows: Callable[[st
     assert round(high, 3) == 0.406
     for row in real_rows("docvqa/questions.jsonl"):
         assert rule(row["question"]).tier == row["tier"]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "question", "found"),
+    [
+        (["金額", "合計", "日付"], "請求書の合計金額はいくらですか？", "合計"),
+        (["金额", "总计", "日期"], "发票日期是什么？", "日期"),
+        (["ยอดรวม"], "ยอดรวมของใบแจ้งหนี้คือเท่าไร", "ยอดรวม"),
+        (["금액"], "총 금액은 얼마입니까?", "금액"),
+        (["total"], "請求書のtotalは?", "total"),
+        (["n\u00famero"], "\u00bfCu\u00e1l es el nu\u0301mero?", "n\u00famero"),
+        (["nu\u0301mero"], "\u00bfCu\u00e1l es el n\u00famero?", "n\u00famero"),
+    ],
+)
+def test_keywords_are_found_where_words_have_no_spaces_and_in_any_unicode_form(
+    keywords: list[str], question: str, found: str
+) -> None:
+    assert KeywordRule(keywords)(question) == Reading("high", 1.0, f'keyword "{found}"')
+
+
+def test_a_word_of_a_spaced_script_is_still_whole() -> None:
+    assert KeywordRule(["Summe"])("Zusammenfassung der Summen?").tier == "low"
+    assert KeywordRule(["сумма"])("Какова суммарная стоимость?").tier == "low"

@@ -75,7 +75,8 @@ def content(density: Sequence[float], total: int, *, native: Sequence[int], floo
         raise BadInput(f"content needs one density per sample, got {weights.size} for {len(native)} samples")
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise BadInput("a density is a finite number of at least 0; check the features")
-    low, high = np.full(len(weights), float(floor)), _native(native, len(weights))
+    high = _native(native, len(weights))
+    low = np.minimum(float(floor), high)  # an image smaller than the floor is kept whole
     return _exactly(np.zeros(len(weights)), low, high, total, weights=weights)
 
 

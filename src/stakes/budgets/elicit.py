@@ -16,18 +16,16 @@ from collections.abc import Mapping
 
 from stakes.errors import BadInput
 
-_SECONDS = {
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "h": 3600,
-    "hour": 3600,
-    "day": 28800,
+_UNITS = {
+    1: "s sec secs second seconds",
+    60: "m min mins minute minutes",
+    3600: "h hr hrs hour hours",
+    28800: "day days",
 }
-_EFFORT = re.compile(r"\s*([$€£])?\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z$€£]*)\s*")
+_SECONDS = {unit: seconds for seconds, units in _UNITS.items() for unit in units.split()}
+_CURRENCIES = frozenset("usd eur gbp chf jpy cny inr cad aud nzd sek nok dkk pln czk brl mxn zar krw sgd hkd".split())
+_EFFORT = re.compile(r"\s*([$€£])?\s*([0-9]+(?:[.,][0-9]+)*)\s*([a-zA-Z$€£]*)\s*")
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:[.,][0-9]{3})+")
 
 
 def costs_from_effort(efforts: Mapping[str, str]) -> dict[str, float]:
@@ -63,16 +61,20 @@ def _read(tier: str, text: str) -> tuple[float, str]:
     if not found:
         raise BadInput(f'tier {tier!r}: cannot read {text!r} as an effort; write "20 minutes", "$35" or 20')
     sign, number, unit = found.groups()
+    if _THOUSANDS.fullmatch(number):
+        plain = re.sub("[.,]", "", number)
+        raise BadInput(f"tier {tier!r}: {number!r} may be thousands or a fraction; write {plain}, or fewer places")
+    if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", number):
+        raise BadInput(f"tier {tier!r}: cannot read {number!r} as a number; write it as 1234.5")
     value = float(number)
     if value <= 0:
         raise BadInput(f"tier {tier!r}: a mistake that takes {text!r} costs nothing; give it a positive effort")
     if sign or unit in {"$", "€", "£"}:
         return value, f"money ({sign or unit})"
-    singular = unit.lower().removesuffix("s") or unit.lower()
-    if singular in _SECONDS:
-        return value * _SECONDS[singular], "time"
-    if len(unit) == 3 and unit.isupper():
-        return value, f"money ({unit})"
+    if unit.lower() in _SECONDS:
+        return value * _SECONDS[unit.lower()], "time"
+    if unit.lower() in _CURRENCIES or (len(unit) == 3 and unit.isupper()):
+        return value, f"money ({unit.upper()})"
     if unit:
         raise BadInput(
             f"tier {tier!r}: unknown unit {unit!r}; use seconds, minutes, hours, days, or money as $35 or 35 EUR"

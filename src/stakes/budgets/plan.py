@@ -4,6 +4,7 @@ Puts the pieces together for one set of curves: the optimum, uniform at the same
 the ratios at which it changes, the break-even of a pair, and how far the given costs may be off.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
@@ -13,6 +14,7 @@ from stakes.budgets.elicit import sureness_needed
 from stakes.budgets.frontier import Change, break_even, change_ratios
 from stakes.errors import BadInput
 from stakes.evaluation.statistics import RATIOS
+from stakes.tiers import extremes
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def make_plan(
 ) -> Plan:
     """Plan the budgets of ``curves`` under ``total`` tokens for ``counts`` samples."""
     best = allocate(curves, costs, counts, total, floor, mix=mix)
-    dearest, cheapest = (pick(costs, key=costs.__getitem__) for pick in (max, min))
+    dearest, cheapest = extremes(costs)
     uniform = _uniform_budget(curves, total // sum(counts.values()))
 
     def uniform_cwe(prices: Mapping[str, float]) -> float | None:
@@ -77,7 +79,7 @@ def make_plan(
 
     rows = []
     for ratio in ratios if len(curves) > 1 else ():
-        prices = {**costs, dearest: ratio * costs[cheapest]}
+        prices = _at_ratio(costs, ratio)
         found = allocate(curves, prices, counts, total, floor)
         rows.append(RatioRow(float(ratio), found.budgets, found.cwe, uniform_cwe(prices)))
     changes, sureness = None, None
@@ -101,6 +103,18 @@ def make_plan(
         dearest=dearest,
         cheapest=cheapest,
     )
+
+
+def _at_ratio(costs: Mapping[str, float], ratio: float) -> dict[str, float]:
+    """Costs of which the dearest is ``ratio`` times the cheapest; those between keep their place, on a scale of ratios.
+
+    c' = c_min r^(log(c / c_min) / log(c_max / c_min)); equal costs: only the dearest moves.
+    """
+    dearest, cheapest = extremes(costs)
+    least, span = costs[cheapest], math.log(costs[dearest] / costs[cheapest])
+    if span == 0:
+        return {**costs, dearest: ratio * least}
+    return {tier: least * ratio ** (math.log(cost / least) / span) for tier, cost in costs.items()}
 
 
 def _from(floor: int | None, curve: Curve) -> Curve:

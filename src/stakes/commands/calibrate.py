@@ -23,7 +23,7 @@ from stakes.commands.questions import (
     serving_signal,
     tell,
     told_labels,
-    told_seen,
+    told_reading,
     whole_numbers,
 )
 from stakes.commands.sparing import Passes, Race, Soft, race_wanted, told_race, told_soft, with_soft
@@ -100,7 +100,7 @@ def calibrate(
     labelled = [(one.question, task, one.tier) for one, task in zip(asked, tasks, strict=True)]
     served = serving_signal(labelled, costs) if reader is None else reader
     check_tiers(asked, costs, served)
-    notes = ["" if soft else told_labels(read, asked), told_seen(served, [one.question for one in asked])]
+    notes = ["" if soft else told_labels(read, asked), told_reading(served, [one.question for one in asked])]
     tell(*notes)
     readings = {one.id: served(question, task).tier for one, (question, task, _) in zip(asked, labelled, strict=True)}
     agreement = sum(readings[one.id] == one.tier for one in asked) / len(asked)

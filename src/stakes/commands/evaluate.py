@@ -19,7 +19,7 @@ from stakes.commands.questions import (
     read_signal,
     tell,
     told_labels,
-    told_seen,
+    told_reading,
 )
 from stakes.commands.spreading import Spread
 from stakes.errors import BadInput
@@ -80,7 +80,7 @@ def evaluate(
         setting = Setting(rules.mechanism, selector or rules.selector, metric or "relaxed")
         reader = _reader(signal, rules)
         asked, read = gather(samples, pages, per_tier, "test", reader)
-        tell(told_labels(read, asked), told_seen(reader, [one.question for one in asked]) if reader else "")
+        tell(told_labels(read, asked), told_reading(reader, [one.question for one in asked]) if reader else "")
         log = policy.with_suffix(".evaluation.jsonl") if log is None else log
         with who.ready() as answerer:
             found = judge.evaluate(

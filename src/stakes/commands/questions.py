@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stakes.errors import BadInput
+from stakes.tiers import extremes
 
 if TYPE_CHECKING:
     from stakes.data.sample import Sample
@@ -73,8 +74,7 @@ def _dear_and_cheap(costs: Mapping[str, float]) -> tuple[str, str]:
     """The names of a keyword rule's two tiers: high and low, unless the costs are of two others."""
     if len(costs) != 2 or set(costs) == {"high", "low"}:
         return "high", "low"
-    low, high = sorted(costs, key=costs.__getitem__)
-    return high, low
+    return extremes(costs)
 
 
 def tell(*notes: str) -> None:
@@ -92,10 +92,12 @@ def told_labels(read: "Sequence[Sample]", asked: "Sequence[Asked]") -> str:
     return f"the file's labels disagree with the signal on {other} of {len(pairs)} questions; --signal tier uses them"
 
 
-def told_seen(signal: "Signal", questions: Sequence[str]) -> str:
-    """That a learned signal knows some of these questions from its training; empty where it knows none."""
-    from stakes.signals import LearnedSignal
+def told_reading(signal: "Signal", questions: Sequence[str]) -> str:
+    """That no keyword is in these questions, or that a learned signal knows some from its training; else empty."""
+    from stakes.signals import KeywordRule, LearnedSignal
 
+    if isinstance(signal, KeywordRule) and not any(map(signal.find, questions)):
+        return f"no keyword is in any of these {len(questions)} questions, so all are {signal.low}; see --signal"
     known = sum(map(signal.trained_on, questions)) if isinstance(signal, LearnedSignal) else 0
     if not known:
         return ""

@@ -17,6 +17,7 @@ A score of 0.5 or more counts as correct in paired tests; the raw score is kept 
 """
 
 from collections.abc import Callable, Sequence
+from unicodedata import normalize
 
 from stakes.errors import BadInput
 from stakes.evaluation.vqa import vqa_score
@@ -52,8 +53,12 @@ def is_correct(score: float) -> bool:
 
 
 def _normalise(text: str) -> str:
-    """The paper's normaliser: strip white space, lower case, drop one trailing period."""
-    return text.strip().lower().removesuffix(".").strip()
+    """The paper's normaliser: strip white space, lower case, drop one trailing period.
+
+    Beyond the paper, one white space is like another (a model writes "12 000" with plain spaces where the answer has
+    narrow ones), and so is one Unicode form of a letter.
+    """
+    return " ".join(normalize("NFC", text).split()).lower().removesuffix(".").strip()
 
 
 def _relaxed(prediction: str, answer: str) -> float:

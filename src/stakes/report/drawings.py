@@ -20,6 +20,7 @@ from stakes.report.facts import facts, frontier_rows
 from stakes.report.figures import curves_figure, frontier_figure
 from stakes.report.marks import Spec
 from stakes.report.run import Run
+from stakes.tiers import extremes
 
 WIDTH = 560
 
@@ -64,7 +65,7 @@ def frontier_svg(run: Run) -> str:
     costs = {tier: costs[tier] for tier in curves}
     total = run.policy.mean_budget * sum(counts.values())
     floor = None if run.policy.floor == 1 else run.policy.floor
-    dearest, cheapest = max(costs, key=costs.__getitem__), min(costs, key=costs.__getitem__)
+    dearest, cheapest = extremes(costs)
     lines, best, ends = [], [], []
     for ratio in RATIOS:
         rows = frontier_rows(curves, costs, counts, total, ratio, floor)

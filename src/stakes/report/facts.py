@@ -12,6 +12,7 @@ from stakes.budgets.evaluate import Evaluation
 from stakes.evaluation.outcomes import Outcome
 from stakes.evaluation.statistics import RATIOS
 from stakes.report.run import Run
+from stakes.tiers import extremes
 
 
 def facts(run: Run) -> dict[str, Any]:
@@ -22,8 +23,8 @@ def facts(run: Run) -> dict[str, Any]:
         "tiers": [_tier(run, tier) for tier in measured],
         "costs": costs,
         "budgets": policy.budgets,
-        "dearest": max(costs, key=costs.__getitem__),
-        "cheapest": min(costs, key=costs.__getitem__),
+        "dearest": extremes(costs)[0],
+        "cheapest": extremes(costs)[1],
         "mean": policy.mean_budget,
         "floor": None if policy.floor == 1 else policy.floor,
         "estimator": policy.estimator,
@@ -149,7 +150,7 @@ def frontier_rows(
     from stakes.budgets.allocate import allocate
     from stakes.errors import InfeasibleBudget
 
-    dearest, cheapest = max(costs, key=costs.__getitem__), min(costs, key=costs.__getitem__)
+    dearest, cheapest = extremes(costs)
     prices = {**costs, dearest: ratio * costs[cheapest]}
     rest = {tier: curve for tier, curve in curves.items() if tier != dearest}
     weight = {tier: counts[tier] * prices[tier] for tier in curves}

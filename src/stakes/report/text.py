@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from stakes.budgets.curve import Curve
 from stakes.report.facts import frontier_rows
+from stakes.tiers import extremes
 
 Points = Sequence[tuple[float, float]]
 NARROWEST = 60
@@ -97,7 +98,7 @@ def frontier_text(
     """CWE against the dearest tier's budget at the costs given and at equal costs; nothing for one tier."""
     if len(curves) < 2:
         return ""
-    dearest, cheapest = max(costs, key=costs.__getitem__), min(costs, key=costs.__getitem__)
+    dearest, cheapest = extremes(costs)
     own = costs[dearest] / costs[cheapest]
     series, marks = dict[str, Points](), dict[str, float]()
     for ratio in dict.fromkeys([own, 1.0]):

@@ -3,7 +3,8 @@
 Paper, "Frozen cost-label rule": any of 24 keywords makes the question high, none makes it low. Matched as whole words
 ("id" is not in "provided": 40.6 % of DocVQA's validation questions are high; as plain substrings 45.4 %, and kappa
 with the gold answers falls from 0.69 to 0.65). A keyword is bounded on the sides where it has a letter or digit, so
-"no." is bounded on its left only ("No.5" counts) and "%" stands anywhere ("25%" counts).
+"no." is bounded on its left only ("No.5" counts) and "%" stands anywhere ("25%" counts). Keywords of one's own in a
+script that writes no spaces between words stand anywhere.
 
 >>> KeywordRule()("What is the total amount?")
 Reading(tier='high', probability=1.0, why='keyword "total"', decided=True)
@@ -12,9 +13,11 @@ Reading(tier='high', probability=1.0, why='keyword "total"', decided=True)
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from unicodedata import normalize
 
 from stakes.errors import BadInput
 from stakes.signals.base import Reading, is_blank, undecided
+from stakes.signals.ngrams import SPACED
 
 KEYWORDS: tuple[str, ...] = (
     "how much", "how many", "amount", "total", "number", "no.", "date", "when", "year", "price", "cost", "percent",
@@ -30,7 +33,7 @@ class KeywordRule:
         if isinstance(keywords, str):
             raise BadInput(f"keywords must be a list of words, not the one string {keywords!r}")
         # "Total" and "total", or "how  much" and "how much", are one keyword: case and spacing never matter
-        self.keywords = tuple(dict.fromkeys(" ".join(word.lower().split()) for word in keywords))
+        self.keywords = tuple(dict.fromkeys(" ".join(normalize("NFC", word).lower().split()) for word in keywords))
         if not self.keywords or "" in self.keywords:
             raise BadInput("a keyword rule needs at least one keyword, and none of them may be empty")
         if not high.strip() or not low.strip() or high == low:
@@ -58,7 +61,7 @@ class KeywordRule:
 
     def find(self, text: str) -> str | None:
         """Return the keyword that stands first in a text, or None."""
-        match = self.pattern.search(text)
+        match = self.pattern.search(normalize("NFC", text))
         return None if match is None else " ".join(match.group().lower().split())
 
 
@@ -76,11 +79,14 @@ def read_keywords(path: str | Path) -> list[str]:
 
 
 def compile_keywords(keywords: Iterable[str]) -> re.Pattern[str]:
-    """Make one pattern of all keywords, grouped by how they are bounded: the bounds are then tried once a group."""
+    """Make one pattern of all keywords, grouped by how they are bounded: the bounds are then tried once a group.
+
+    A keyword stands between letters of its own kind as a whole word; scripts that write no spaces bound nothing.
+    """
     groups: dict[tuple[str, str], list[str]] = {}
     for word in keywords:
-        left = r"(?<!\w)" if re.match(r"\w", word) else ""
-        right = r"(?!\w)" if re.search(r"\w\Z", word) else ""
+        left = f"(?<!{SPACED})" if re.match(SPACED, word) else ""
+        right = f"(?!{SPACED})" if re.search(rf"{SPACED}\Z", word) else ""
         groups.setdefault((left, right), []).append(r"\s+".join(map(re.escape, word.split())))
     parts = []
     for (left, right), words in groups.items():

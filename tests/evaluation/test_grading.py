@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stakes import BadInput, grade
-from stakes.evaluation.grading import METRICS, is_correct
+from stakes.evaluation.grading import METRICS, is_correct, is_piece
 from stakes.evaluation.vqa import vqa_normalise
 
 TEN_YES = ["yes"] * 10
@@ -141,6 +141,24 @@ def test_unusable_requests_say_what_to_do() -> None:
         grade("yes", [])
     assert is_correct(0.5)
     assert not is_correct(0.49)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answers", "piece"),
+    [
+        ("1,932", ["11,932"], True),
+        ("3973-18.", ["3973-187"], True),
+        ("12,215.76", ["$12,215.76"], False),
+        ("45", ["45%"], False),
+        ("11,932", ["11,932"], False),
+        ("it is 11,932", ["11,932"], False),
+        ("1,932", ["11,932", "1,932"], False),
+        ("7", ["11,932"], False),
+        ("", ["11,932"], False),
+    ],
+)
+def test_a_piece_is_right_only_by_being_part_of_the_answer(prediction: str, answers: list[str], piece: bool) -> None:
+    assert is_piece(prediction, answers) is piece
 
 
 @pytest.mark.parametrize("metric", ["relaxed", "exact"])

@@ -23,6 +23,7 @@ from stakes.commands.questions import (
     serving_signal,
     tell,
     told_labels,
+    told_pieces,
     told_reading,
     whole_numbers,
 )
@@ -129,6 +130,8 @@ def calibrate(
     elif reader is None:
         found = found.by_labels(readings)
     counts = server_counts(answerer)
+    pieces = told_pieces(asked, found.run.outcomes.values())
+    tell(pieces)
     try:
         found.policy.save(output)
     except OSError as error:
@@ -143,7 +146,7 @@ def calibrate(
                 "signal_agreement": agreement,
                 **found.record(),
                 **checked,
-                "notes": [*filter(None, notes)],
+                "notes": [*filter(None, [*notes, pieces])],
             }
         )
         return

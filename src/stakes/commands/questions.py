@@ -1,7 +1,7 @@
 """What a person means by "these questions, tiers read so": samples files, synthetic pages and signals in words."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from stakes.tiers import extremes
 if TYPE_CHECKING:
     from stakes.data.sample import Sample
     from stakes.evaluation.asked import Asked
+    from stakes.evaluation.outcomes import Outcome
     from stakes.signals import Signal
 
 Pages = Annotated[
@@ -104,6 +105,22 @@ def told_reading(signal: "Signal", questions: Sequence[str]) -> str:
     return (
         f"the signal was trained on {known} of these {len(questions)} questions, so that how well it reads them is not "
         "held out; go by the agreement that stakes signal train told, or train it on others"
+    )
+
+
+def told_pieces(asked: "Sequence[Asked]", outcomes: "Iterable[Outcome]") -> str:
+    """How many right answers are only a piece of the true one, which ``relaxed`` takes; empty where none is."""
+    from stakes.evaluation.grading import is_piece
+
+    answers = {one.id: one.answers for one in asked}
+    right = [outcome for outcome in outcomes if outcome.metric == "relaxed" and outcome.correct]
+    pieces = [outcome for outcome in right if is_piece(outcome.prediction, answers[outcome.sample])]
+    if not pieces:
+        return ""
+    first = pieces[0]
+    return (
+        f"{len(pieces)} of {len(right):,} right answers are only a piece of the true one, such as "
+        f"{first.prediction.strip()!r} for {answers[first.sample][0]!r}: the metric relaxed takes them, exact does not"
     )
 
 

@@ -52,6 +52,19 @@ def is_correct(score: float) -> bool:
     return score >= CORRECT_FROM
 
 
+def is_piece(prediction: str, answers: Sequence[str]) -> bool:
+    """Whether ``relaxed`` takes a prediction only because it is part of an answer, letters or digits of which it lacks.
+
+    >>> is_piece("1,932", ["11,932"]), is_piece("11,932", ["$11,932"])
+    (True, False)
+    """
+    given, golds = _normalise(prediction), [_normalise(answer) for answer in answers]
+    if not given or any(gold and gold in given for gold in golds):
+        return False
+    lacking = ["".join(gold.split(given, 1)) for gold in golds if given in gold]
+    return bool(lacking) and all(any(map(str.isalnum, rest)) for rest in lacking)
+
+
 def _normalise(text: str) -> str:
     """The paper's normaliser: strip white space, lower case, drop one trailing period.
 

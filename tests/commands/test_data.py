@@ -68,6 +68,16 @@ def test_images_below_the_largest_budget_are_named_and_the_file_stays_usable(tmp
     assert "unusable" not in done.stdout
 
 
+def test_a_tiff_of_several_pages_is_named_and_the_file_stays_usable(tmp_path: Path) -> None:
+    file, page = _samples(tmp_path), Image.new("L", (560, 700))
+    page.save(tmp_path / "scan.tiff", save_all=True, append_images=[page, page])
+    file.write_text(file.read_text().replace("p.png", "scan.tiff"))
+    done = _stakes("data", "check", file, "--largest-budget", 500)
+    assert done.returncode == 0
+    told = "to know    lines 1, 2, 3, 4: only the first of the 3 pages of the image scan.tiff is read; split it"
+    assert told in done.stdout.splitlines()
+
+
 def test_a_bad_file_names_each_line_and_leaves_with_status_2(tmp_path: Path) -> None:
     file = _samples(tmp_path)
     before = file.read_text() + "{\n" + '{"id": 0, "image": "none.png", "question": "?", "answers": []}\n'

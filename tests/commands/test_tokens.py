@@ -34,6 +34,13 @@ def test_a_size_in_words_needs_no_file() -> None:
     assert _json("1654 × 2339", "--family", "claude")["native"] == 1551
 
 
+def test_a_side_that_the_service_refuses_is_shrunk_and_told() -> None:
+    assert "1551 visual tokens at 8000x5657, the largest that it takes, in claude" in _run(
+        "9921x7016", "--family", "claude"
+    )
+    assert _json("9921x7016", "--family", "claude", "--budget", "1000")["fitted"]["tokens"] == 999
+
+
 def test_a_file_stands_upright_and_wins_over_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     turned = Image.Exif()

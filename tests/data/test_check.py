@@ -14,7 +14,7 @@ from PIL import Image
 from stakes.data.check import Findings, check
 from stakes.data.jsonl import read_samples
 from stakes.errors import BadInput
-from stakes.vision.sight import native_tokens
+from stakes.vision.sight import native_tokens, page_count
 
 GOOD = {"id": "a", "image": "p.png", "question": "What is the total?", "answers": ["$5"], "document": "p"}
 
@@ -203,3 +203,17 @@ def test_real_questions_are_usable(
     assert found.usable
     assert (dict(found.tiers), found.documents, len(found.images)) == (tiers, documents, documents)
     assert sum(problem.kind == "native" for problem in found.problems) == len(found.problems) == short
+
+
+def test_a_tiff_of_several_pages_is_named_on_each_of_its_lines(folder: Path) -> None:
+    page = Image.effect_noise((700, 900), 80)
+    page.save(folder / "scan.tiff", save_all=True, append_images=[page, page])
+    page.save(folder / "one.tiff")
+    page.save(folder / "moving.gif", save_all=True, append_images=[page.rotate(90)])
+    images = ["scan.tiff", "one.tiff", "scan.tiff", "moving.gif"]
+    file = _write(folder, [{**GOOD, "id": str(i), "image": name, "document": name} for i, name in enumerate(images)])
+    found = check(file, native_tokens(), largest_budget=500, pages=page_count)
+    told = [(problem.line, problem.message) for problem in found.problems if problem.kind == "pages"]
+    message = "only the first of the 3 pages of the image scan.tiff is read; split it"
+    assert told == [(1, message), (3, message)]
+    assert found.usable

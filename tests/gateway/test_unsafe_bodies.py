@@ -80,7 +80,7 @@ IMAGES: list[tuple[str, str, int, str]] = [
     ("zero pixels wide", url_of(png_header(0, 10)), 422, "unreadable_image"),
     ("one pixel", url_of(encoded(page(64, 64).resize((1, 1)))), 422, "image_too_small"),
     ("one pixel high", url_of(encoded(page(64, 64).resize((200, 1)))), 422, "image_too_small"),
-    ("thinner than the family allows", url_of(encoded(Image.new("L", (4000, 4)))), 422, "image_too_thin"),
+    ("thinner than the family allows", url_of(encoded(Image.new("L", (3999, 4)))), 422, "image_too_thin"),
     ("truncated jpeg", url_of(JPEG[: len(JPEG) // 2], "image/jpeg"), 422, "unreadable_image"),
     ("truncated png", url_of(PNG[: len(PNG) // 2]), 422, "unreadable_image"),
     ("png with its pixels missing", url_of(png_header(600, 600)), 422, "unreadable_image"),

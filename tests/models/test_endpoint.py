@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from PIL import ImageChops
+from PIL import Image, ImageChops
 from tests.models.chat_server import Said, Server, completion, honest, image_usage, parts, received, seen_tokens
 from tests.models.endpoints import PAGE, Ask, ask
 
@@ -17,6 +17,7 @@ from stakes.errors import BadInput, StakesError, UnknownFamily, UnreadableImage
 from stakes.models import VLM, Answer, Request
 from stakes.models.about import family_of, identity, native_tokens
 from stakes.models.endpoint import EndpointVLM
+from stakes.vision.geometry import count_tokens
 from stakes.vision.resize import fit
 
 # The scripted server drops connections on purpose; its own half-closed sockets are not what is tested.
@@ -42,6 +43,15 @@ def test_without_a_budget_the_image_goes_as_it_is_and_the_servers_bounds_hold(se
     answer = ask(endpoint(), None)
     assert ImageChops.difference(received(server.asked[0]), PAGE).getbbox() is None
     assert (answer.budget, answer.native_tokens, answer.realised_tokens) == (None, 100, 100)
+
+
+def test_an_image_too_large_for_the_service_is_sent_as_large_as_it_takes(server: Server, endpoint: Ask) -> None:
+    tokens = count_tokens("claude", 8000, 38)
+    server.script = lambda body, n: completion("yes", image_usage(tokens))
+    model = endpoint(family="claude")
+    assert native_tokens(model, 8400, 40, "resolution") == tokens
+    model.answer([Request(Image.new("RGB", (8400, 40)), "What is it?")])
+    assert received(server.asked[-1]).size == (8000, 38)
 
 
 def test_answers_come_in_the_order_of_requests_and_no_more_at_once_than_allowed(server: Server, endpoint: Ask) -> None:

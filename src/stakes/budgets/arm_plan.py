@@ -23,8 +23,8 @@ from stakes.models.about import family_of, image_features, native_tokens
 from stakes.models.base import Mechanism
 from stakes.vision.carry import BOUND, Carry, fit_sizes
 from stakes.vision.density import PATCH_FEATURES, density, patch_features
-from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry import tokens_as_sent
 from stakes.vision.geometry.anyres import AnyRes
 from stakes.vision.ladder import align_ladders, ladder
 from stakes.vision.sizes import fitted_size
@@ -134,7 +134,7 @@ def densities(asked: Sequence[Asked], model: Any) -> tuple[list[float], str]:
 def least_budget(one: Asked, family: str) -> int:
     """The smallest budget that resizing can give this image."""
     try:
-        low, high = 0, fitted_size(*one.size, count_tokens(family, *one.size), family).tokens  # low never fits
+        low, high = 0, fitted_size(*one.size, tokens_as_sent(family, *one.size), family).tokens  # low never fits
     except InfeasibleBudget as error:
         raise InfeasibleBudget(f"sample {one.id!r}: {error}") from None
     while high - low > 1:

@@ -33,12 +33,12 @@ def check(
     Example: stakes data check questions.jsonl --largest-budget 576
     """
     from stakes.data.check import check as look
-    from stakes.vision.sight import native_tokens
+    from stakes.vision.sight import native_tokens, page_count
 
     native = native_tokens(family, decode=not quick)
     size = file.stat().st_size if file.is_file() else 0
     with share_done("checking", size) as advance:
-        found = look(file, native, largest_budget=largest_budget, advance=advance)
+        found = look(file, native, largest_budget=largest_budget, pages=page_count, advance=advance)
     if as_json:
         print_json({**found.record(), "family": family})
     else:

@@ -21,7 +21,7 @@ def tokens(
 
     Example: stakes tokens page.png --family qwen2.5-vl --budget 576
     """
-    from stakes.vision.geometry import count_tokens
+    from stakes.vision.geometry import accepted_size, tokens_as_sent
     from stakes.vision.geometry import family as named_family
 
     known = named_family(family)
@@ -31,7 +31,7 @@ def tokens(
         "family": family,
         "width": width,
         "height": height,
-        "native": count_tokens(family, width, height),
+        "native": tokens_as_sent(family, width, height),
         "controllable_by_resizing": known.controllable_by_resizing,
         "engine_parameter": known.engine_parameter,
         "source": known.source,
@@ -43,7 +43,9 @@ def tokens(
         print_json(record)
         return
     typer.echo(f"image    {width}x{height}")
-    typer.echo(f"native   {record['native']} visual tokens in {family} ({known.source}, read {known.version})")
+    largest = accepted_size(family, width, height)
+    shrunk = "" if largest == (width, height) else f" at {largest[0]}x{largest[1]}, the largest that it takes,"
+    typer.echo(f"native   {record['native']} visual tokens{shrunk} in {family} ({known.source}, read {known.version})")
     fitted = record["fitted"]
     if fitted is None:
         typer.echo(f"budget   none: {known.refusal or 'give one with --budget to see the size that spends it'}")

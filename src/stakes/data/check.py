@@ -3,11 +3,13 @@
 A problem is fatal where a run would have to stop or leave the sample out: a malformed line, no answer, an id used
 twice, an image that is missing or cannot be read. An image with fewer native tokens than the largest budget is not:
 the paper leaves such images out so that every budget is feasible without clamping, and a smaller grid also will do.
+Nor is a TIFF of several pages, of which only the first is ever read.
 
-    found = check("questions.jsonl", native_tokens("qwen2.5-vl"), largest_budget=576)
+    found = check("questions.jsonl", native_tokens("qwen2.5-vl"), largest_budget=576, pages=page_count)
     found.usable, found.tiers, [(p.line, p.message) for p in found.problems]
 
-``native`` is ``stakes.vision.sight.native_tokens(family)``: this room may not import that one.
+``native`` and ``pages`` are ``native_tokens(family)`` and ``page_count`` of ``stakes.vision.sight``: this room may not
+import that one.
 """
 
 import hashlib
@@ -33,7 +35,7 @@ class Problem:
     """One thing wrong, on one line or (``line`` is None) with the file as a whole."""
 
     line: int | None
-    kind: str  # malformed, id, duplicate, question, answers, image, native, tier, task, document, file
+    kind: str  # malformed, id, duplicate, question, answers, image, native, pages, tier, task, document, file
     message: str
     fatal: bool = True
 
@@ -93,11 +95,12 @@ def check(
     *,
     largest_budget: int = 576,
     signal: Signal | None = None,
+    pages: Callable[[Path | bytes], int] = lambda _: 1,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Findings:
     """Look at every line, and at every image once; ``advance`` is told the bytes of each line when it is done."""
     found = Findings(str(path), largest_budget)
-    looker = _Looker(found, Path(path).parent, native, signal or KeywordRule())
+    looker = _Looker(found, Path(path).parent, native, pages, signal or KeywordRule())
     for line in read_lines(path):
         looker.look(line)
         advance(line.bytes)
@@ -108,12 +111,20 @@ def check(
 class _Looker:
     """What must be remembered from line to line."""
 
-    def __init__(self, found: Findings, base: Path, native: Callable[[Path | bytes], int], signal: Signal) -> None:
-        self.found, self.base, self.native, self.signal = found, base, native, signal
+    def __init__(
+        self,
+        found: Findings,
+        base: Path,
+        native: Callable[[Path | bytes], int],
+        pages: Callable[[Path | bytes], int],
+        signal: Signal,
+    ) -> None:
+        self.found, self.base, self.native, self.pages, self.signal = found, base, native, pages, signal
         self.ids: dict[str, int] = {}
         self.documents: set[str] = set()
         self.document_of: dict[Key, tuple[str | None, int]] = {}
         self.unreadable: dict[Key, str] = {}
+        self.page_counts: dict[Key, int] = {}
         self.without_image: list[int] = []
 
     def look(self, line: Line) -> None:
@@ -174,6 +185,9 @@ class _Looker:
         elif (tokens := self.found.native[key]) < (budget := self.found.largest_budget):
             message = f"{name} has {tokens} native tokens, fewer than the largest budget {budget}"
             self._problem(number, "native", message, fatal=False)
+        if (count := self.page_counts.get(key, 1)) > 1:
+            message = f"only the first of the {count} pages of {name} is read; split it"
+            self._problem(number, "pages", message, fatal=False)
         document, first = self.document_of.setdefault(key, (sample.document, number))
         if document != sample.document:
             message = f"{name} is of document {sample.document!r} here and of {document!r} on line {first}"
@@ -184,5 +198,6 @@ class _Looker:
             return
         try:
             self.found.native[key] = self.native(source)
+            self.page_counts[key] = self.pages(source)
         except StakesError as error:
             self.unreadable[key] = str(error)

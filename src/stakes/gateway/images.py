@@ -2,7 +2,7 @@
 
 Everything here is slow and runs in workers. Measuring decodes base64 and reads a header; no pixel is touched before the
 budget is known. An image that is within its budget and stands upright is decoded, so that a damaged one is found, and
-then sent on in its own bytes.
+then sent on in its own bytes, unless its side is longer than the service accepts.
 
     one = measure("data:image/png;base64,…", "qwen2.5-vl", limits)
     shrink(one, 256, "qwen2.5-vl", "png").url
@@ -18,7 +18,7 @@ from stakes.gateway.png import write_png
 from stakes.gateway.refusal import Refused
 from stakes.gateway.settings import Encoding, Limits
 from stakes.vision.decode import Picture, probe
-from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.resize import fit
 from stakes.vision.sizes import fitted_size
 
@@ -29,7 +29,10 @@ JPEG_QUALITY = 95  # a convention, at 4:4:4 so that coloured text stays sharp; P
 
 @dataclass(frozen=True)
 class Measured:
-    """An image whose header was read: its bytes, its upright size and the tokens that it takes with no budget."""
+    """An image whose header was read: its bytes, its upright size and the tokens that it takes with no budget.
+
+    ``native`` of one that the service refuses for its length is that of the longest size in its shape that is not.
+    """
 
     data: bytes
     format: str
@@ -79,16 +82,17 @@ def measure_bytes(data: bytes, family: str, limits: Limits) -> Measured:
     if min(width, height) < limits.side:
         raise Refused(422, "image_too_small", f"an image has a side of fewer than {limits.side} pixels")
     try:
-        native = count_tokens(family, width, height)
-    except BadInput:  # so thin that the family's own processor refuses it
-        raise Refused(422, "image_too_thin", f"an image's shape is one that {family} refuses; crop it") from None
+        native = count_tokens(family, *accepted_size(family, width, height))
+    except BadInput as error:  # so thin that the family's own processor refuses it
+        raise Refused(422, "image_too_thin", str(error)) from None
     return Measured(data, kind.lower(), width, height, native)
 
 
 def shrink(one: Measured, budget: int, family: str, encoding: Encoding) -> Shrunk:
     """The image at its budget, by pixels."""
     try:
-        if one.native <= budget and _is_sound_and_upright(one):
+        as_it_came = one.native <= budget and accepted_size(family, one.width, one.height) == (one.width, one.height)
+        if as_it_came and _is_sound_and_upright(one):
             return Shrunk(None, one.native, (1.0, 1.0))
         fitted = fit(one.data, budget, family, decode_limit=one.width * one.height)
     except UnreadableImage:

@@ -23,8 +23,8 @@ from stakes.models.chat import Reply, chat_body, model_names, read_reply
 from stakes.models.sent import Sent, send_once
 from stakes.models.server_tokens import ServerTokens
 from stakes.models.wire import Stopped, Wire
-from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry import tokens_as_sent
 
 
 class EndpointVLM:
@@ -148,7 +148,7 @@ class EndpointVLM:
     def native_tokens(self, width: int, height: int, mechanism: Mechanism) -> int:
         """What an image of this size takes with no budget."""
         self._refuse(mechanism)
-        return count_tokens(self.family, width, height)
+        return tokens_as_sent(self.family, width, height)
 
     def close(self) -> None:
         """Close the connections."""

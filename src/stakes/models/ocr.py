@@ -29,8 +29,8 @@ from stakes.models.ocr_engine import Engine, Line, engine_identity
 from stakes.models.ocr_pages import Box, Pages, as_pixels, user_cache
 from stakes.models.ocr_places import MARGINS, Place, find_places, read_at
 from stakes.vision.decode import open_image, probe
-from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry import tokens_as_sent
 from stakes.vision.resize import fit
 from stakes.vision.sizes import fitted_size
 
@@ -82,7 +82,7 @@ class Legibility:
     def native_tokens(self, width: int, height: int, mechanism: Mechanism) -> int:
         """What an image of this size takes with no budget."""
         _resized_only(mechanism)
-        return count_tokens(self.family, width, height)
+        return tokens_as_sent(self.family, width, height)
 
     def locate(self, asked: Sequence[Posed], done: Callable[[int, int], None] | None = None) -> dict[str, str]:
         """Read every page at native size, find every answer; returns why a sample cannot be judged, by its id.
@@ -124,7 +124,7 @@ class Legibility:
             if not self.places[request.sample]:
                 raise BadInput(f"sample {request.sample!r} cannot be judged: {NOT_FOUND}; leave it out")
             _, width, height = probe(request.image)
-            native = count_tokens(self.family, width, height)
+            native = tokens_as_sent(self.family, width, height)
             size = fitted_size(width, height, request.budget or native, self.family)
             key = self._page_of[request.sample], (size.width, size.height)
             jobs.setdefault(key, request)
@@ -161,7 +161,7 @@ class Legibility:
         digest, (width, height) = key
         _, native_width, native_height = probe(request.image)
         x, y = native_width / width, native_height / height
-        budget = request.budget or count_tokens(self.family, native_width, native_height)
+        budget = request.budget or tokens_as_sent(self.family, native_width, native_height)
         where = [(left / x, top / y, right / x, bottom / y) for left, top, right, bottom in self._boxes[digest]]
         lines = self.pages.lines(
             digest, (width, height), lambda: as_pixels(fit(request.image, budget, self.family).image), where

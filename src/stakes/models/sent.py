@@ -7,9 +7,11 @@ import io
 import time
 from dataclasses import dataclass
 
+from PIL.Image import Resampling
+
 from stakes.models.base import Request
 from stakes.vision.decode import open_image
-from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.resize import fit
 
 
@@ -31,7 +33,9 @@ def send_once(request: Request, family: str, made: dict[tuple[int, int | None], 
     began = time.perf_counter()
     if request.budget is None:
         image = open_image(request.image)
-        tokens = native = count_tokens(family, *image.size)
+        size = accepted_size(family, *image.size)
+        image = image if size == image.size else image.resize(size, Resampling.LANCZOS)
+        tokens = native = count_tokens(family, *size)
     else:
         fitted = fit(request.image, request.budget, family)
         image, tokens, native = fitted.image, fitted.tokens, fitted.native

@@ -5,7 +5,7 @@
   warning line: 256 MiB as RGB, A3 at 600 dpi. Pillow itself refuses twice that, whatever ``max_pixels`` says.
 * A progressive JPEG may name thousands of scans, each decoded over the whole image: more than 100 are refused.
 * Pillow's error texts carry addresses of objects (CVE-2026-22778): none is repeated. Its warnings do not leak.
-* EXIF orientation is applied, the first frame of an animation is used, colour profiles are ignored.
+* EXIF orientation is applied, the first frame of an animation or page of a TIFF is used, colour profiles are ignored.
 
 No setting of Pillow is changed. A process that sets ``ImageFile.LOAD_TRUNCATED_IMAGES`` itself still gets an error for
 a truncated image: a decoder that reads past the end of the bytes is stopped here.
@@ -20,11 +20,12 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, ImageSequence
+from PIL.TiffImagePlugin import TiffImageFile
 
 from stakes.errors import BadInput, StakesError, UnreadableImage
 from stakes.vision.modes import flatten
@@ -36,6 +37,7 @@ MAX_SCANS = 100
 Source = Image.Image | bytes | str | os.PathLike[str]
 Box = tuple[float, float, float, float]
 
+_SUBFILE_TYPE, _PREVIEW, _MASK = 254, 1, 4  # a tag of TIFF, and two bits of it
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -101,6 +103,18 @@ class Picture:
             return ExifTags.Base.ExposureTime in Image.Image.getexif(self._image).get_ifd(ExifTags.IFD.Exif)
         except Exception:  # damaged metadata say nothing
             return False
+
+    def pages(self) -> int:
+        """How many pages a TIFF holds, of which the first is read; previews and masks of a page are none themselves."""
+        image, count = self._image, 0
+        if not (self._own and isinstance(image, TiffImageFile)):
+            return 1
+        with _QUIET, suppress(Exception):  # a damaged page after the first hides what follows it
+            for _ in ImageSequence.Iterator(image):
+                count += not image.tag_v2.get(_SUBFILE_TYPE, 0) & (_PREVIEW | _MASK)
+        with _guarded():
+            image.seek(0)
+        return max(1, count)
 
     def pixels(self, least: tuple[int, int] | None = None) -> tuple[Image.Image, Box]:
         """The pixels as stored, mode "L" or "RGB", and the part of them that is the image; to be called once.

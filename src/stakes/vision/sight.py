@@ -1,7 +1,7 @@
 """What does ``vision`` lend to ``data``, which stands above it? Sizes, resized pixels and token counts.
 
 scan = hub.scan("docvqa", sight("qwen2.5-vl"), per_tier=300, start=257)
-check("questions.jsonl", native_tokens("qwen2.5-vl"))
+check("questions.jsonl", native_tokens("qwen2.5-vl"), pages=page_count)
 """
 
 from collections.abc import Callable
@@ -36,6 +36,11 @@ def native_tokens(family: str = "qwen2.5-vl", *, decode: bool = True) -> Callabl
         return count_tokens(family, width, height)
 
     return count
+
+
+def page_count(source: Path | bytes) -> int:
+    """How many pages an image file holds, of which the first is read: 1 for everything but a TIFF of several."""
+    return Picture(source, header_only=True).pages()
 
 
 def _size(data: bytes) -> tuple[int, int]:

@@ -12,7 +12,7 @@ tokens taken are a budget that takes the same size. Only grids count on which th
 ``smart_resize`` is the identity, none of whose sides exceeds that of the native grid unless ``upscale``. An image whose
 native tokens fit the budget takes its native grid, whatever its stretch, as the server would make it (1 x 150 pixels
 become 28 x 700). LLaVA-OneVision takes a rung of its ladder; every other family
-that resizing controls is shrunk in its own shape, to the largest size with the most tokens.
+that resizing controls is shrunk in its own shape, to the largest size with the most tokens (``own_shape``).
 
     best_grid(756, 1008, 576)                 # (27, 21): 588 x 756 pixels, 567 tokens; max_pixels gives 540
     fitted_size(1654, 2339, 96, "pixtral")    # FittedSize(width=113, height=160, tokens=90, native=3008)
@@ -21,23 +21,25 @@ that resizing controls is shrunk in its own shape, to the largest size with the 
 import math
 import operator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from stakes.errors import BadInput, InfeasibleBudget
-from stakes.vision.geometry import Family, count_tokens, smart_resize
+from stakes.vision.geometry import accepted_size, count_tokens, smart_resize
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.anyres import AnyRes
 from stakes.vision.geometry.factor import MAX_ASPECT
 from stakes.vision.ladder import ladder
+from stakes.vision.own_shape import nearest_size
 
-_MOST_ENLARGED_SIDE = 4096  # no family that is searched by scale counts more tokens for a longer side
 _ROUNDING = 1e-9
 SLACK = 0.02  # of a grid's tokens: what they must not buy is more stretch
 
 
 @dataclass(frozen=True)
 class FittedSize:
-    """A size in pixels, the tokens that it takes, and the tokens that the image takes with no budget."""
+    """A size in pixels, the tokens that it takes, and the tokens that the image takes with no budget.
+
+    An image that its service refuses for its length has the native tokens of the longest size in its shape that is not.
+    """
 
     width: int
     height: int
@@ -61,7 +63,7 @@ def fitted_size(
     known = named_family(family)
     if known.refusal is not None:
         raise BadInput(known.refusal)
-    native = count_tokens(family, width, height)
+    native = count_tokens(family, *accepted_size(family, width, height))
     if known.factor is not None and known.min_pixels is not None and known.max_pixels is not None:
         rows, columns = best_grid(
             width,
@@ -76,7 +78,7 @@ def fitted_size(
         return FittedSize(columns * known.factor, rows * known.factor, rows * columns, native)
     if isinstance(known.formula, AnyRes) and native > budget:
         return _rung(width, height, budget, family, native)
-    return _scaled(width, height, budget, known, stretch, upscale, native)
+    return FittedSize(*nearest_size(width, height, budget, known, stretch, upscale), native)
 
 
 def best_grid(
@@ -191,39 +193,6 @@ def _rung(width: int, height: int, budget: int, family: str, native: int) -> Fit
             f"the smallest feasible budget is {rungs[0].tokens}"
         )
     return FittedSize(within[-1].width, within[-1].height, within[-1].tokens, native)
-
-
-@lru_cache(maxsize=4096)  # a few milliseconds, and pages come in few sizes
-def _scaled(
-    width: int, height: int, budget: int, known: Family, stretch: float, upscale: bool, native: int
-) -> FittedSize:
-    """The nearest size to native, in the image's own shape, with the most tokens within the budget.
-
-    Tokens need not grow with size (Gemini's tiles do not), so every whole number of pixels of the long side is tried;
-    rounding the short one may not stretch a thin image beyond the limit.
-    """
-    if native <= budget and not upscale:
-        return FittedSize(width, height, native, native)
-    long, short = max(width, height), min(width, height)
-    sides = range(long, max(long, _MOST_ENLARGED_SIDE) + 1) if native <= budget else range(long, 0, -1)
-    best, smallest = None, native
-    for side in sides:
-        other = max(1, round(short * side / long))
-        w, h = (side, other) if width >= height else (other, side)
-        if _stretched(width, height, h, w) > 1 + stretch + _ROUNDING:
-            continue
-        tokens = known.formula.tokens(w, h)
-        smallest = min(smallest, tokens)
-        if tokens <= budget and (best is None or tokens > best.tokens):
-            best = FittedSize(w, h, tokens, native)
-            if tokens == budget:
-                break
-    if best is None:
-        raise InfeasibleBudget(
-            f"no size of a {width}x{height} image takes {budget} tokens or fewer with {known.name}; "
-            f"the smallest feasible budget is {smallest}"
-        )
-    return best
 
 
 def _budget(value: int) -> int:

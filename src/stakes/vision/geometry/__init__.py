@@ -5,6 +5,7 @@ markers are among them; local families are tested against their own Hugging Face
 
     count_tokens("qwen2.5-vl", 1654, 2339)                              # 4956
     count_tokens("qwen2.5-vl", 1654, 2339, max_pixels=576 * 784)        # 560
+    accepted_size("claude", 9921, 7016)                                 # (8000, 5658): no side above 8,000 pixels
     family("smolvlm").refusal                       # 'smolvlm: not controllable by resizing; use size.longest_edge …'
     replace(family("gemma4").formula, max_soft_tokens=560).tokens(1654, 2339)
 """
@@ -15,9 +16,23 @@ from dataclasses import replace
 from stakes.errors import BadInput
 from stakes.vision.geometry.factor import Factor, smart_resize
 from stakes.vision.geometry.families import Family, Formula, families, family
+from stakes.vision.geometry.families import family as named
 
-__all__ = ["Family", "count_tokens", "families", "family", "grid", "smart_resize"]
+__all__ = [
+    "MOST_ASPECT",
+    "Family",
+    "accepted_size",
+    "count_tokens",
+    "families",
+    "family",
+    "grid",
+    "smart_resize",
+    "tokens_as_sent",
+    "with_long_side",
+]
 
+# Thinner, less than one pixel is left across where GPT-4o shrinks the long side to 2,048: no resizing helps.
+MOST_ASPECT = 2048
 # No image format goes further, and the arithmetic below would leave exact floats behind.
 _MOST_PIXELS_A_SIDE = 2**31 - 1
 
@@ -33,6 +48,30 @@ def count_tokens(
     return _formula(family, min_pixels, max_pixels).tokens(_side(width, "width"), _side(height, "height"))
 
 
+def accepted_size(family: str, width: int, height: int) -> tuple[int, int]:
+    """The image's own size, or the largest in its shape where its service refuses a side so long (Claude)."""
+    width, height, longest = _side(width, "width"), _side(height, "height"), named(family).longest_side
+    if longest is None or max(width, height) <= longest:
+        return width, height
+    if max(width, height) > MOST_ASPECT * min(width, height):
+        raise BadInput(
+            f"an image of {width}x{height} has a side above {longest} pixels, which {family} rejects, "
+            f"and one side is more than {MOST_ASPECT} times the other, too thin to be resized; crop it"
+        )
+    return with_long_side(width, height, longest)
+
+
+def tokens_as_sent(family: str, width: int, height: int) -> int:
+    """Tokens of an image with no budget, as large as its service takes it."""
+    return count_tokens(family, *accepted_size(family, width, height))
+
+
+def with_long_side(width: int, height: int, side: int) -> tuple[int, int]:
+    """The size in this shape with a long side of ``side``; the short side is rounded, to one pixel at least."""
+    other = max(1, round(min(width, height) * side / max(width, height)))
+    return (side, other) if width >= height else (other, side)
+
+
 def grid(
     family: str, width: int, height: int, *, min_pixels: int | None = None, max_pixels: int | None = None
 ) -> tuple[int, int]:
@@ -44,7 +83,7 @@ def grid(
 
 
 def _formula(name: str, min_pixels: int | None, max_pixels: int | None) -> Formula:
-    known = family(name)
+    known = named(name)
     bounds = {
         key: _whole(value, key, least=1)
         for key, value in (("min_pixels", min_pixels), ("max_pixels", max_pixels))

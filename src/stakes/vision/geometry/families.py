@@ -75,6 +75,11 @@ class Family:
         return self.formula.max_pixels if isinstance(self.formula, Factor) else None
 
     @property
+    def longest_side(self) -> int | None:
+        """Longest side in pixels that the service accepts; None where it shrinks what is longer by itself."""
+        return self.formula.refuse if isinstance(self.formula, PaddedPatches) else None
+
+    @property
     def refusal(self) -> str | None:
         """Why no resizing reaches a budget, and what does instead; None where resizing works."""
         if self.controllable_by_resizing:

@@ -50,13 +50,16 @@ def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
         key, equals, value = option.partition("=")
         if not equals or key not in known:
             raise BadInput(f"selector {name!r} has no option {option!r}; it takes {', '.join(sorted(known)) or 'none'}")
+        if key in values:
+            raise BadInput(f"selector {name!r} is given {key} twice, in {options!r}; give it once")
         values[key] = _literal(value)
     made: Selector | LayerSelector = cls(**values)
     return made
 
 
 def _literal(text: str) -> Any:
+    """The value that a text writes, true and false in any case; a text of its own where it writes none."""
     try:
-        return ast.literal_eval(text)
+        return ast.literal_eval(text.title() if text.lower() in ("true", "false") else text)
     except (ValueError, SyntaxError):
         return text

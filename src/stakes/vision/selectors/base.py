@@ -72,6 +72,8 @@ class Selector:
     def select(self, scene: Scene, budget: int) -> Selection:
         """``choose``, checked: exactly ``budget`` sorted unique indices of this image."""
         check_budget(budget, len(scene.features))
+        if self not in scene.rankings:  # what was ranked was checked
+            check_finite(scene, self.name)
         return checked(self.choose(scene, budget), budget, len(scene.features), self.name)
 
 
@@ -81,6 +83,21 @@ def check_budget(budget: int, native: int) -> None:
         raise BadInput(f"a budget is a whole number of at least one visual token, not {budget!r}")
     if budget > native:
         raise LedgerBreach(f"a budget of {budget} visual tokens exceeds the image's {native}; give at most {native}")
+
+
+def check_finite(scene: Scene, name: str) -> None:
+    """Numbers alone can be ranked: one NaN of a half-precision overflow would make a choice that only looks like one.
+
+    The least and the greatest value are NaN where any value is: 0.8 ms for 1,296 x 3,584 features on one core, where
+    ranking them by redundancy takes 180. A GPU is waited for once a tensor, as ``checked`` does anyway.
+    """
+    seen = {"features": scene.features, "question": scene.question, "received": scene.received, "keys": scene.keys}
+    for what, values in seen.items():
+        if values is not None and values.numel() and not torch.stack(values.aminmax()).isfinite().all():
+            raise BadInput(
+                f"selector {name!r} cannot rank tokens whose {what} are not all finite numbers (NaN or infinity); "
+                "load the model in bfloat16 or float32"
+            )
 
 
 def checked(selection: Selection, budget: int, native: int, name: str) -> Selection:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stakes.errors import BadInput
 from stakes.vision.selectors.base import Scene, Selector
 
 
@@ -23,6 +24,10 @@ class Random(Selector):
     name: ClassVar[str] = "random"
     per_image: ClassVar[bool] = False
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.seed) is not int:
+            raise BadInput(f"random takes a whole number as its seed, such as seed=0, not {self.seed!r}")
 
     def rank(self, scene: Scene, count: int) -> Tensor:
         """[count] indices, a prefix of the sample's permutation."""

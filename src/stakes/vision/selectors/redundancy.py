@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stakes.errors import BadInput
 from stakes.vision.selectors.base import Scene, Selector
 
 GRID = 1e6
@@ -33,6 +34,10 @@ class Redundancy(Selector):
 
     name: ClassVar[str] = "redundancy"
     seed: Literal["mean", "nearest"] = "mean"
+
+    def __post_init__(self) -> None:
+        if self.seed not in ("mean", "nearest"):
+            raise BadInput(f"redundancy starts at seed='mean' or seed='nearest', not {self.seed!r}")
 
     def rank(self, scene: Scene, count: int) -> Tensor:
         """[count] indices in greedy order."""

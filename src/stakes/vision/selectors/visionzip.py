@@ -36,7 +36,10 @@ class VisionZip(Selector):
     contextual: float = 10 / 64
 
     def __post_init__(self) -> None:
-        if not 0 <= self.contextual <= 1:
+        if not isinstance(self.merge, bool):
+            raise BadInput(f"visionzip takes merge=True or merge=False, not {self.merge!r}")
+        number = isinstance(self.contextual, int | float) and not isinstance(self.contextual, bool)
+        if not (number and 0 <= self.contextual <= 1):
             raise BadInput(f"visionzip's contextual share is between 0 and 1, not {self.contextual!r}")
 
     @property

@@ -1,0 +1,109 @@
+"""What a selector is given is checked: options of the wrong kind and numbers that are none are refused by name."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from stakes.errors import BadInput
+from stakes.vision.selectors import SELECTORS, make
+from stakes.vision.selectors.base import Scene, Selector, check_finite
+from stakes.vision.selectors.fastv import FastV
+from stakes.vision.selectors.redundancy import Redundancy
+from stakes.vision.selectors.sparsevlm import SparseVLM
+from stakes.vision.selectors.visionzip import VisionZip
+
+BEFORE = [name for name in SELECTORS if isinstance(make(name), Selector)]
+
+
+def scene(native: int = 24) -> Scene:
+    torch.manual_seed(3)
+    return Scene(torch.randn(native, 8), torch.randn(5, 8), "one", torch.rand(native), torch.randn(native, 4))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("visionzip:merge=no", "visionzip takes merge=True or merge=False, not 'no'"),
+        ("visionzip:merge=0", "visionzip takes merge=True or merge=False, not 0"),
+        ("visionzip:contextual=abc", "visionzip's contextual share is between 0 and 1, not 'abc'"),
+        ("visionzip:contextual='0.2'", "visionzip's contextual share is between 0 and 1, not '0.2'"),
+        ("visionzip:contextual=true", "visionzip's contextual share is between 0 and 1, not True"),
+        ("visionzip:contextual=1e400", "visionzip's contextual share is between 0 and 1, not inf"),
+        ("redundancy:seed=typo", "redundancy starts at seed='mean' or seed='nearest', not 'typo'"),
+        ("redundancy:seed=[1]", r"redundancy starts at seed='mean' or seed='nearest', not \[1\]"),
+        ("random:seed=abc", "random takes a whole number as its seed, such as seed=0, not 'abc'"),
+        ("random:seed=1.5", "random takes a whole number as its seed, such as seed=0, not 1.5"),
+        ("random:seed=false", "random takes a whole number as its seed, such as seed=0, not False"),
+        ("fastv:layer=two", "fastv drops before a decoder layer from 1 on, such as layer=2, not 'two'"),
+        ("fastv:layer=1.5", "fastv drops before a decoder layer from 1 on, such as layer=2, not 1.5"),
+        ("fastv:layer=0", "fastv drops before a decoder layer from 1 on, such as layer=2, not 0"),
+        ("fastv:layer=3,layer=4", "selector 'fastv' is given layer twice, in 'layer=3,layer=4'; give it once"),
+        ("sparsevlm:merge=no", "sparsevlm takes merge=True or merge=False, not 'no'"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_refused_in_one_sentence(spec: str, message: str) -> None:
+    with pytest.raises(BadInput, match=f"^{message}$"):
+        make(spec)
+
+
+@pytest.mark.parametrize("word", ["false", "False", "FALSE"])
+def test_false_is_false_however_it_is_written(word: str) -> None:
+    assert make(f"visionzip:merge={word}") == VisionZip(merge=False)
+    assert make(f"sparsevlm:merge={word}") == SparseVLM(merge=False)
+    selector: Any = make(f"visionzip:merge={word}")
+    assert not selector.merges
+    assert selector.select(scene(), 12).merge is None
+
+
+def test_options_that_are_right_are_taken() -> None:
+    assert make("fastv:rows=mean,layer=3") == FastV(layer=3, rows="mean")
+    assert make("redundancy:seed=nearest") == Redundancy(seed="nearest")
+    assert make("visionzip:merge=true,contextual=1") == VisionZip(contextual=1)
+    assert make("visionzip:contextual=0.25") == VisionZip(contextual=0.25)
+
+
+@pytest.mark.parametrize("name", BEFORE)
+@pytest.mark.parametrize("what", ["features", "question", "received", "keys"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_what_is_no_number_is_not_ranked(name: str, what: str, value: float, dtype: torch.dtype) -> None:
+    """Of one NaN among the features, cdpruner made the first tokens of the page, as if it had chosen them."""
+    selector: Any = make(name)
+    page = scene()
+    spoilt = getattr(page, what).to(dtype)
+    spoilt.view(-1)[7] = value
+    with pytest.raises(BadInput, match=f"selector '{name}' cannot rank tokens whose {what} are not all finite"):
+        selector.select(replace(page, **{what: spoilt}), 6)
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_large_numbers_are_numbers(name: str) -> None:
+    selector: Any = make(name)
+    page = scene()
+    assert len(selector.select(replace(page, features=page.features * 1e30), 6).indices) == 6
+    assert len(selector.select(replace(page, features=page.features.half() * 10_000), 6).indices) == 6
+
+
+def test_the_look_at_the_numbers_costs_next_to_nothing_beside_the_ranking() -> None:
+    page = Scene(torch.randn(1296, 896))
+    looking, ranking = [], []
+    for _ in range(5):
+        started = time.perf_counter()
+        check_finite(page, "redundancy")
+        looking.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        Redundancy().rank(page, 1296)
+        ranking.append(time.perf_counter() - started)
+    assert min(looking) < 0.1 * min(ranking)  # 0.4 % with 3,584 features a token
+
+
+def test_a_ranking_that_is_known_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("stakes.vision.selectors.base.check_finite", lambda _, name: seen.append(name))
+    page, selector = scene(), Redundancy()
+    for budget in (3, 5, 9):
+        selector.select(page, budget)
+    assert seen == ["redundancy"]

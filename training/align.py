@@ -39,9 +39,9 @@ from training import architectures, reader_llava, schedule
 class Aligner:
     """A tower, its ocr head and the reader that it learns from."""
 
-    def __init__(self, teacher: Path, size: str, device: torch.device) -> None:
+    def __init__(self, teacher: Path, size: str, device: torch.device, init: Path | None = None) -> None:
         compiled, dtype = device.type == "cuda", torch.bfloat16 if device.type == "cuda" else torch.float32
-        self.model, self.dtype = architectures.start(size, teacher).to(device), dtype
+        self.model, self.dtype = architectures.start(size, init or teacher).to(device), dtype
         self.teacher = FastForward(architectures.load(teacher, dtype).to(device).requires_grad_(False), compiled)
         self.heads = Heads(self.model.config.text_config.hidden_size).to(device)
         for still in (self.model.model.language_model, self.model.lm_head, self.heads.field):
@@ -75,6 +75,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--teacher", type=Path, required=True, help="folder of the first reader")
     p.add_argument("--out", type=Path, required=True, help="folder to write; --init of training.train")
+    p.add_argument("--init", type=Path, help="folder that an earlier call wrote, to go on from")
     p.add_argument("--size", choices=list(reader_llava.SIZES), default="llava")
     p.add_argument("--seconds", type=float, default=150)
     p.add_argument("--steps", type=int, default=10**9)
@@ -93,7 +94,7 @@ def main() -> None:
     torch.set_num_threads(1)
     sys.setswitchinterval(5e-4)
     torch.backends.cuda.matmul.allow_tf32 = True
-    aligner = Aligner(a.teacher, a.size, device)
+    aligner = Aligner(a.teacher, a.size, device, a.init)
     pool.start(device, a.pool_gb)
     pool.set_shares(schedule.shares(a.level))
     pool.wait([k for k, share in schedule.LEVELS[a.level].mix.items() if share >= 0.1], a.warm_rows)

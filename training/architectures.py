@@ -70,5 +70,5 @@ def start(size: str, init: Path | None = None, window: int | None = None) -> nn.
     if of(size) is not LLAVA:
         raise ValueError(f"{init} is no {QWEN.model_type}, and only the LLaVA reader starts from another architecture")
     model = of(size).new_model(size)
-    reader_llava.adopt(model, init, size)
+    reader_llava.adopt(model, init)
     return model

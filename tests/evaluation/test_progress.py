@@ -28,6 +28,23 @@ def test_lines_come_every_ten_seconds_with_pace_and_time_left() -> None:
     ]
 
 
+def test_a_second_run_does_not_count_the_first() -> None:
+    stream, terminal, now = io.StringIO(), Terminal(), [0.0]
+    lines, bar = Lines(stream, "reproduce", clock=lambda: now[0]), Bar(terminal, "reproduce")
+    for tokens in (5000, 700):
+        for one in (lines, bar):
+            one.start(total=100, done=0)
+        now[0] += 10
+        for one in (lines, bar):
+            one.advance(answers=50, tokens=tokens)
+            one.finish()
+    assert stream.getvalue().splitlines()[-2:] == [
+        "reproduce: 50 of 100 answers (50%), 5.0 answers/s, 700 tokens, 10 s left",
+        "reproduce: 50 of 100 answers, 700 tokens, 10 s",
+    ]
+    assert "5,700" not in terminal.getvalue()
+
+
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
     terminal = Terminal()
     bar = progress_on(terminal, "evaluate")

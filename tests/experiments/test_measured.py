@@ -15,7 +15,7 @@ from stakes.errors import BadInput
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcomes import read_outcomes
-from stakes.experiments import latency
+from stakes.experiments import invariance, latency
 from stakes.experiments.measured import TABLES, experiment
 from stakes.experiments.study import Study, first_of_each_tier
 from stakes.models.base import Answer, Request
@@ -68,6 +68,23 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]
 @pytest.fixture
 def study(tmp_path: Path, known: dict[str, tuple[str, int]]) -> Study:
     return Study(Scholar(known), "scholar", tmp_path, per_tier=16)
+
+
+def test_an_anyres_model_gets_the_published_shares_of_its_rungs(
+    study: Study, known: dict[str, tuple[str, int]]
+) -> None:
+    assert invariance.budgets(study) == {"high": 512, "low": 96}
+    other = replace(
+        study, model=Scholar(known, family="reader-llava"), name="tiles", per_tier=32, mechanism="resolution"
+    )
+    other.model.learn(other.questions("forms"), 1200)
+    # pages of 700 x 980 pixels have the fewest tokens, 1,824; the paper's tiers had 4,732 and 1,306 of at most 5,589
+    assert invariance.budgets(other) == {"high": 1544, "low": 426}
+    arms = other.arms(
+        "forms", other.questions("forms"), invariance.budgets(other), invariance.COSTS, ("uniform", "cost")
+    )
+    spent = [sum(one.realised for one in outcomes) for outcomes in arms.outcomes.values()]
+    assert spent == pytest.approx(2 * [32 * (1544 + 426)], rel=2e-4)
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "labels"])

@@ -18,6 +18,7 @@ from training.align import Aligner  # noqa: E402
 from training.batches import prepare  # noqa: E402
 from training.evaluate import Evaluator  # noqa: E402
 from training.examples import Layout, field_class, fill  # noqa: E402
+from training.forward import FastForward  # noqa: E402
 from training.forward_llava import Canvas, LlavaForward  # noqa: E402
 from training.heads import Heads  # noqa: E402
 from training.optim import Optimizer  # noqa: E402
@@ -136,13 +137,51 @@ def test_targets_put_characters_into_the_token_that_shows_them(model: torch.nn.M
 def test_the_language_model_starts_from_the_first_readers(tmp_path: Path) -> None:
     first = reader.new_model("base", seed=3)
     reader.save(first, str(tmp_path / "reader"))
+    first = architectures.load(tmp_path / "reader", torch.float32)
     adopted = architectures.start("llava", tmp_path / "reader")
-    source = first.model.language_model.layers[3].mlp.up_proj.weight
-    assert torch.equal(adopted.model.language_model.layers[2].mlp.up_proj.weight, source.bfloat16().float())
-    assert torch.equal(adopted.lm_head.weight, first.lm_head.weight.bfloat16().float())
+    mine, theirs = (m.model.language_model.layers[3] for m in (adopted, first))
+    assert torch.equal(mine.self_attn.o_proj.weight, theirs.self_attn.o_proj.weight)
+    assert torch.equal(mine.self_attn.k_proj.weight[64 + 2], theirs.self_attn.k_proj.weight[64 + 7])
+    assert torch.equal(mine.self_attn.q_proj.bias[32 + 14], theirs.self_attn.q_proj.bias[32 + 2])
+    kept = [row for row in theirs.mlp.up_proj.weight if (row == mine.mlp.up_proj.weight).all(1).any()]
+    assert len(kept) == 448
+    assert torch.equal(adopted.lm_head.weight, first.lm_head.weight)
+    fast = FastForward(first)
+    white = images.patches(torch.ones(1, 84, 3, 84), 3, 3, torch.float32)
+    token = fast.encode(white, fast.geometry(3, 3, False, CPU))[0, 4]
+    assert torch.allclose(adopted.model.image_newline, token, atol=1e-4)
     reader_llava.save(adopted, str(tmp_path / "llava"))
     with pytest.raises(ValueError, match="only the LLaVA reader"):
         architectures.start("base", tmp_path / "llava")
+
+
+def test_pairs_and_their_frequencies_in_another_order_are_the_same_model() -> None:
+    language = reader_llava.new_model(seed=4).model.language_model.eval()
+    ids = torch.arange(40)[None]
+    slots = torch.randperm(32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for layer in language.layers:
+            layer.self_attn.q_proj.bias.normal_(), layer.self_attn.k_proj.bias.normal_()
+        before = language(input_ids=ids).last_hidden_state
+        for layer in language.layers:
+            reader_llava.reorder(layer.self_attn, slots.tolist())
+        moved = language(input_ids=ids).last_hidden_state
+        language.rotary_emb.inv_freq.copy_(language.rotary_emb.inv_freq[slots])
+        after = language(input_ids=ids).last_hidden_state
+    assert not torch.allclose(before, moved, atol=1e-2)
+    assert torch.allclose(before, after, atol=1e-4)
+
+
+def test_units_that_do_nothing_go_first() -> None:
+    mlp = reader_llava.new_model(seed=5).model.language_model.layers[0].mlp
+    x = torch.randn(3, 384, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        mlp.down_proj.weight[:, ::7] = 0
+        before = mlp(x)
+        reader_llava.keep_strongest(mlp, 448 - 64)
+        assert torch.allclose(mlp(x), before, atol=1e-5)
+        reader_llava.keep_strongest(mlp, 300)
+        assert not torch.allclose(mlp(x), before, atol=1e-3)
 
 
 def test_the_export_is_small_enough_to_ship_and_freezes_nothing_else(folder: Path, model: torch.nn.Module) -> None:
@@ -232,4 +271,7 @@ def test_the_tower_regresses_the_first_readers_tokens_of_the_same_pixels(tmp_pat
     before = {name: p.clone() for name, p in aligner.model.named_parameters() if "language_model" in name}
     missed = [aligner.step(rows, geo, 5e-3, colour=False)[0].item() for _ in range(3)]
     assert missed[-1] < missed[0]
+    reader_llava.save(aligner.model, str(tmp_path / "aligned"))
+    again = Aligner(tmp_path / "reader", "llava", CPU, init=tmp_path / "aligned")
+    assert again.step(rows, geo, 0.0, colour=False)[0].item() < missed[0]
     assert all(torch.equal(p, before[name]) for name, p in aligner.model.named_parameters() if name in before)

@@ -52,8 +52,8 @@ class Lines:
         self.began = self.spoke = 0.0
 
     def start(self, total: int, done: int) -> None:
-        """Say what there is to do."""
-        self.total, self.done = total, done
+        """Say what there is to do; what an earlier run counted is forgotten."""
+        self.total, self.done, self.new, self.tokens = total, done, 0, 0
         self.began = self.spoke = self.clock()
         self._say(f"{total - done:,} of {total:,} answers to go" + (f", {done:,} are in the log" if done else ""))
 
@@ -95,7 +95,7 @@ class Bar:
 
     def start(self, total: int, done: int) -> None:
         """Draw the bar."""
-        self.began = time.monotonic()
+        self.began, self.new, self.tokens = time.monotonic(), 0, 0
         self.bar.start()
         self.task = self.bar.add_task("", total=total, completed=done, pace="")
 

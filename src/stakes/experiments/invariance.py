@@ -1,9 +1,10 @@
 """Invariance: one axis at a time from the main setting. Does the gain depend on mechanism, model, scale or selector?
 
-Uniform 304 against (512, 96), high tier. Paper, tables "Invariance study" and "Full selector robustness".
+Uniform 304 against (512, 96), high tier. Paper, tables "Invariance study" and "Full selector robustness". An AnyRes
+model has no rung so low; it gets the shares of its largest rung that the paper's LLaVA-OneVision had.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from stakes.errors import BadInput, StakesError
@@ -13,7 +14,10 @@ from stakes.experiments.study import Study
 from stakes.experiments.table import Cell, Table, spell_p
 from stakes.experiments.within_task import BUDGETS, COSTS
 from stakes.models import load
+from stakes.models.about import family_of, native_tokens
 from stakes.published import figures
+from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.anyres import AnyRes
 
 SELECTORS = ("redundancy", "random", "saliency", "fastv", "sparsevlm", "visionzip")
 OTHERS = {"scale": "embedded-small", "architecture": "embedded-llava"}  # what stands for Qwen 3B and LLaVA-OneVision
@@ -37,10 +41,10 @@ def table(study: Study) -> Table:
     for axis, name in OTHERS.items() if study.name == "embedded" else ():
         try:
             other = replace(study, model=load(name), name=name)
-        except StakesError as error:
+            spent = ", ".join(str(tokens) for _, tokens in sorted(budgets(other).items()))
+            rows.append(_row(other, axis, f"{name}, resolution ({spent})", Setting("resolution", None, study.metric)))
+        except StakesError as error:  # few pages may not have rungs of the very same total
             missing.append(f"{axis}: {error}")
-            continue
-        rows.append(_row(other, axis, f"{name}, resolution", Setting("resolution", None, study.metric)))
     lower = [row for row in rows if _falls(row)]
     return Table(
         name="invariance",
@@ -64,13 +68,23 @@ def _falls(row: tuple[Cell, ...]) -> bool:
 
 def _row(study: Study, axis: str, name: str, setting: Setting) -> tuple[Cell, ...]:
     source = study.source("docvqa")
-    found = study.arms(source, study.questions(source), BUDGETS, COSTS, ("uniform", "cost"), setting).comparison
+    found = study.arms(source, study.questions(source), budgets(study), COSTS, ("uniform", "cost"), setting).comparison
     uniform, cost = found.rows
     assert cost.dear is not None
     return (
         study.name, axis, name, uniform.errors["high"], cost.errors["high"], uniform.errors["low"],
         cost.errors["low"], f"{cost.dear.b}:{cost.dear.c}", spell_p(cost.dear.p),
     )  # fmt: skip
+
+
+def budgets(study: Study) -> Mapping[str, int]:
+    """(512, 96); of an AnyRes model as large a part of the least native count as the paper's tiers had of theirs."""
+    if not isinstance(named_family(family_of(study.model)).formula, AnyRes):
+        return BUDGETS
+    published = figures()["llava_onevision"]
+    asked = study.questions(study.source("docvqa"))
+    native = min(native_tokens(study.model, *one.size, "resolution") for one in asked)
+    return {tier: tokens * native // max(published["rungs"]) for tier, tokens in published["realised"].items()}
 
 
 def _theirs() -> Iterator[tuple[Cell, ...]]:

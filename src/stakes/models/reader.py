@@ -17,7 +17,7 @@ from stakes.errors import BadInput
 WEIGHTS = Path(__file__).with_name("weights")
 CHECKSUMS = "checksums.json"
 # what models.load takes -> the folder in weights/
-SHIPPED = {"embedded": "reader"}
+SHIPPED = {"embedded": "reader", "embedded-small": "reader-small", "embedded-llava": "reader-llava"}
 
 
 def shipped_folder(name: str) -> Path:

@@ -84,6 +84,12 @@ def test_pairs_are_moved_where_no_single_step_helps() -> None:
     assert [rung.tokens for rung in align_ladders([first, second], 210, [100, 100])] == [160, 50]
 
 
+def test_three_are_moved_where_no_two_help() -> None:
+    up, down, further = ((Rung(low, 1, 1), Rung(high, 2, 2)) for low, high in ((100, 190), (60, 100), (70, 100)))
+    # From (100, 100, 100) the total of 320 needs +90 - 40 - 30; one of them, or two, are no nearer than 20.
+    assert [rung.tokens for rung in align_ladders([up, down, further], 320, [100, 100, 100])] == [190, 60, 70]
+
+
 def test_the_image_whose_target_suffers_least_is_moved() -> None:
     rungs = (Rung(100, 1, 1), Rung(200, 2, 2))
     assert [rung.tokens for rung in align_ladders([rungs, rungs], 300, [100, 140])] == [100, 200]

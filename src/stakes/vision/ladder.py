@@ -65,8 +65,8 @@ def align_ladders(
     """One rung per image so that their tokens add up to ``total``, as near to ``targets`` as a greedy walk stays.
 
     Without targets every image aims at an equal share. The walk takes, of the single steps that bring the sum nearer,
-    the one that leaves its target least per token moved, and where no single step helps the best pair of steps; ties
-    go to the earlier image. It goes on to the smallest difference that it finds, not only to the tolerance, because
+    the one that leaves its target least per token moved, and where no single step helps the best two or three; ties go
+    to the earlier image. It goes on to the smallest difference that it finds, not only to the tolerance, because
     two arms may miss the total on opposite sides.
     """
     if not ladders or not all(ladders):
@@ -98,7 +98,7 @@ def _walk(counts: Sequence[Sequence[int]], total: int, aims: Sequence[float]) ->
         if helpful:
             moves = [min(helpful, key=lambda step: _price(step, counts, chosen, aims))]
         else:
-            moves = _best_pair(steps, gap)
+            moves = _best_pair(steps, gap) or _best_three(steps, gap)
         if not moves:
             break
         for moved, image, towards in moves:
@@ -127,10 +127,15 @@ def _price(
     return further / abs(moved), image
 
 
-def _best_pair(steps: Sequence[tuple[int, int, int]], gap: int) -> list[tuple[int, int, int]]:
-    """The two steps on different images whose sum comes nearest to the gap; none where that is no nearer than here."""
+def _best_pair(
+    steps: Sequence[tuple[int, int, int]], gap: int, within: int | None = None
+) -> list[tuple[int, int, int]]:
+    """The two steps on different images whose sum comes nearest to the gap; none where that is no nearer than here.
+
+    ``within``: nearer than this instead.
+    """
     ordered = sorted(steps)
-    best, nearest = [], abs(gap)
+    best, nearest = [], abs(gap) if within is None else within
     for step in ordered:
         around = bisect_left(ordered, (gap - step[0],))
         # Two on each side: one of them may be a step of the same image.
@@ -138,4 +143,17 @@ def _best_pair(steps: Sequence[tuple[int, int, int]], gap: int) -> list[tuple[in
             left = abs(gap - step[0] - other[0])
             if other[1] != step[1] and left < nearest:
                 best, nearest = [step, other], left
+    return best
+
+
+def _best_three(steps: Sequence[tuple[int, int, int]], gap: int) -> list[tuple[int, int, int]]:
+    """As ``_best_pair``, with a third step before the two; equal steps are tried once, on their first image."""
+    best: list[tuple[int, int, int]] = []
+    nearest = abs(gap)
+    for step in {step[0]: step for step in reversed(steps)}.values():
+        others = [other for other in steps if other[1] != step[1]]
+        pair = _best_pair(others, gap - step[0], nearest)
+        if pair:
+            best = [step, *pair]
+            nearest = abs(gap - sum(moved for moved, _, _ in best))
     return best

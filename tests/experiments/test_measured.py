@@ -70,19 +70,16 @@ def study(tmp_path: Path, known: dict[str, tuple[str, int]]) -> Study:
     return Study(Scholar(known), "scholar", tmp_path, per_tier=16)
 
 
-def test_an_anyres_model_gets_the_published_shares_of_its_rungs(
-    study: Study, known: dict[str, tuple[str, int]]
-) -> None:
+def test_an_anyres_model_gets_the_published_shares_of_its_rungs(study: Study) -> None:
     assert invariance.budgets(study) == {"high": 512, "low": 96}
-    other = replace(
-        study, model=Scholar(known, family="reader-llava"), name="tiles", per_tier=32, mechanism="resolution"
-    )
-    other.model.learn(other.questions("forms"), 1200)
+    tiles = Scholar(family="reader-llava")
+    other = replace(study, model=tiles, name="tiles", per_tier=32, mechanism="resolution")
+    asked = other.questions("forms")
+    tiles.learn(asked, 1200)
+    budgets = invariance.budgets(other)
     # pages of 700 x 980 pixels have the fewest tokens, 1,824; the paper's tiers had 4,732 and 1,306 of at most 5,589
-    assert invariance.budgets(other) == {"high": 1544, "low": 426}
-    arms = other.arms(
-        "forms", other.questions("forms"), invariance.budgets(other), invariance.COSTS, ("uniform", "cost")
-    )
+    assert budgets == {"high": 1544, "low": 426}
+    arms = other.arms("forms", asked, budgets, {"high": 5, "low": 1}, ("uniform", "cost"))
     spent = [sum(one.realised for one in outcomes) for outcomes in arms.outcomes.values()]
     assert spent == pytest.approx(2 * [32 * (1544 + 426)], rel=2e-4)
 

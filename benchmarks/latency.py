@@ -24,6 +24,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import Bench
+from benchmarks.latency_encoder import encoder_by_kind
 from benchmarks.latency_floors import clocked, encoder
 from benchmarks.latency_model import drawn
 
@@ -173,6 +174,7 @@ def main() -> None:
     bench.part("two tiers", lambda: two_tiers(bench))
     bench.part("deletion pays", lambda: deletion_pays(bench))
     bench.part("selectors", lambda: selectors(bench))
+    bench.part("encoder by kind", lambda: encoder_by_kind(bench))
     bench.part("growth", lambda: growth(bench))
     print(json.dumps(bench.results, indent=1))
 

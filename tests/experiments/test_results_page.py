@@ -10,7 +10,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
     "results": ("reader", "legibility", "labels"),
     "reader": ("reader-families", "reader"),
-    "speed": ("growth", "resize", "answering"),
+    "speed": ("latency-h200", "growth", "resize", "answering"),
 }
 
 

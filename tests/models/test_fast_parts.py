@@ -11,6 +11,7 @@ import torch
 from tests.models.recorded import RECORDABLE, Replayed, fresh, requests
 from tests.models.tiny import FAMILIES, image_processor, picture, tiny
 
+from stakes.errors import BadInput
 from stakes.models import plain_ops
 from stakes.models.fast_decode import FastDecoder
 from stakes.models.fast_packing import packed, widen
@@ -140,3 +141,19 @@ def test_a_cache_taken_over_stands_at_the_left() -> None:
     assert cache.lengths.tolist() == [[2, 4]]
     assert cache.keys[0, 0, :2, 0, 0].tolist() == [1, 3]
     assert cache.values[0, 1, :4, 0, 0].tolist() == [14, 15, 16, 17]
+
+
+def test_tokens_ranked_ahead_are_looked_at_before_they_are_kept() -> None:
+    """Images of a call are ranked together; features that are no numbers are refused there too."""
+    model = fresh("qwen2_5_vl", fast=True)
+    encode = model.encode_many
+
+    def spoilt(images: Any, exact: Any) -> Any:
+        found = encode(images, exact)
+        found[-1].features[3, 3] = float("nan")
+        return found
+
+    vars(model)["encode_many"] = spoilt
+    with pytest.raises(BadInput, match="selector 'redundancy' cannot rank tokens whose features are not all finite"):
+        model.answer(requests(3, 5, "deletion"))
+    assert not any(image.rankings for image in model.cache._images.values())

@@ -1,13 +1,14 @@
 """What a selector is given is checked: options of the wrong kind and numbers that are none are refused by name."""
 
 import time
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from torch import Tensor
 
-from stakes.errors import BadInput
+from stakes.errors import BadInput, LedgerBreach
 from stakes.vision.selectors import SELECTORS, make
 from stakes.vision.selectors.base import Scene, Selector, check_finite
 from stakes.vision.selectors.fastv import FastV
@@ -107,3 +108,57 @@ def test_a_ranking_that_is_known_is_not_looked_at_again(monkeypatch: pytest.Monk
     for budget in (3, 5, 9):
         selector.select(page, budget)
     assert seen == ["redundancy"]
+
+
+@pytest.mark.parametrize("name", BEFORE)
+@pytest.mark.parametrize("what", ["features", "question", "received", "keys"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_ranked_before_it_was_looked_at_it_is_refused_all_the_same(name: str, what: str, value: float) -> None:
+    """The way of a GPU, on a CPU; a ranking of what is no number must not serve the next question."""
+    selector: Any = make(name)
+    page = scene()
+    assert torch.equal(selector.select_unseen(page, 6).indices, selector.select(scene(), 6).indices)
+    page.rankings.clear()
+    getattr(page, what).view(-1)[7] = value
+    for _ in range(2):
+        with pytest.raises(BadInput, match=f"selector '{name}' cannot rank tokens whose {what} are not all finite"):
+            selector.select_unseen(page, 6)
+        assert page.rankings == {}
+
+
+@dataclass(frozen=True)
+class Twice(Selector):
+    name: ClassVar[str] = "twice"
+
+    def rank(self, scene: Scene, count: int) -> Tensor:
+        return torch.zeros(count, dtype=torch.long)
+
+
+def test_numbers_that_are_none_are_named_before_the_choice_that_they_made() -> None:
+    page = scene()
+    with pytest.raises(LedgerBreach, match="not unique"):
+        Twice().select_unseen(page, 6)
+    page.rankings.clear()
+    page.features[3, 3] = float("nan")
+    with pytest.raises(BadInput, match="features are not all finite"):
+        Twice().select_unseen(page, 6)
+
+
+def test_what_is_ranked_ahead_is_checked_and_is_the_same_ranking() -> None:
+    pages, selector = [scene(24), scene(30), scene(17)], Redundancy()
+    selector.rank_ahead(pages, [6, 30, 1])
+    for page, count in zip(pages, [6, 30, 1], strict=True):
+        assert torch.equal(page.rankings[selector], selector.rank(page, count))
+    spoilt = scene()
+    spoilt.features[5, 2] = float("nan")
+    good = scene(30)
+    with pytest.raises(BadInput, match="selector 'redundancy' cannot rank tokens whose features are not all finite"):
+        selector.rank_ahead([good, spoilt], [6, 6])
+    assert good.rankings == spoilt.rankings == {}
+
+
+def test_a_ranking_that_is_too_short_is_made_anew() -> None:
+    page, selector = scene(), Redundancy()
+    selector.rank_ahead([page], [4])
+    assert torch.equal(selector.select(page, 9).indices, selector.select(scene(), 9).indices)
+    assert len(page.rankings[selector]) == 24

@@ -10,10 +10,10 @@ import torch
 
 from stakes.models.base import DEFAULT_SELECTOR, Request
 from stakes.models.clock import Clock
-from stakes.models.images import Encoded, Opened, by_area, open_once
+from stakes.models.images import Encoded, Opened, by_area, open_all, open_once
 from stakes.models.memory import image_that_fits, out_of_memory
 from stakes.vision.selectors import make
-from stakes.vision.selectors.base import Selector
+from stakes.vision.selectors.base import Scene, Selector
 
 if TYPE_CHECKING:
     from stakes.models.local import LocalVLM
@@ -45,9 +45,8 @@ def encode_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashab
     clock = Clock(vlm.device)
     new: dict[Hashable, Opened] = {}
     with clock("host"):
-        for request in requests:
+        for request, found in zip(requests, open_all(requests, vlm.family, opened), strict=True):
             selector = selector_of(request)
-            found = open_once(request, vlm.family, opened)
             if not _listens(selector) and vlm.cache.get(found.key, attention=False) is None:
                 new[found.key] = found
     held = 0
@@ -59,4 +58,26 @@ def encode_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashab
             for found, one in zip(lot, encoded, strict=True):
                 vlm.cache.put(found.key, one)
                 held += one.bytes
+    with clock("selector"), suppress(torch.OutOfMemoryError):  # and so for their rankings
+        _rank_ahead(vlm, requests, opened)
     return dict(clock.spent)
+
+
+def _rank_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> None:
+    """Rank the tokens of a call's images together, for selectors that look at nothing else."""
+    asked: dict[Selector, dict[Hashable, tuple[Scene, int]]] = {}
+    for request in requests:
+        selector = selector_of(request) if request.mechanism == "deletion" else None
+        if not isinstance(selector, Selector) or not selector.together or request.budget is None:
+            continue
+        key = open_once(request, vlm.family, opened).key
+        encoded = vlm.cache.get(key, attention=False)
+        if encoded is None or request.budget > len(encoded.features):
+            continue
+        scenes = asked.setdefault(selector, {})
+        most = max(request.budget, scenes[key][1] if key in scenes else 0)
+        scenes[key] = (Scene(encoded.features, rankings=encoded.rankings), most)
+    for selector, scenes in asked.items():
+        new = [(scene, most) for scene, most in scenes.values() if len(scene.rankings.get(selector, ())) < most]
+        if new:
+            selector.rank_ahead([scene for scene, _ in new], [most for _, most in new])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +19,8 @@ from stakes.vision.resize import Fitted, fit
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+WORKERS = min(8, os.cpu_count() or 1)  # images of one call that are opened at once
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,35 @@ def by_area(images: list[Opened], limit: int = 32 << 20) -> Iterator[list[Opened
 
 def open_once(request: Request, family: str, opened: dict[Hashable, Opened]) -> Opened:
     """The request's image, fitted to its budget where resolution realises it; ``opened``: those of this call."""
-    source = request.image
-    budget = request.budget if request.mechanism == "resolution" else None
-    name = (source if isinstance(source, str | bytes | PathLike) else id(source), budget)
+    name = _name(request)
     if name not in opened:
-        fitted = None if budget is None else fit(source, budget, family)
-        image = open_image(source) if fitted is None else fitted.image
-        opened[name] = Opened(fitted, image, (digest(image), image.size, fitted is not None))
+        opened[name] = _open(request, family)
     return opened[name]
+
+
+def open_all(requests: Sequence[Request], family: str, opened: dict[Hashable, Opened]) -> list[Opened]:
+    """``open_once`` of each, new images side by side: decoding, resizing and hashing leave the interpreter free."""
+    new: dict[Hashable, Request] = {}
+    for request in requests:
+        if _name(request) not in opened:
+            new.setdefault(_name(request), request)
+    if len(new) > 1 and WORKERS > 1:
+        with ThreadPoolExecutor(min(len(new), WORKERS)) as pool:
+            opened.update(zip(new, pool.map(lambda request: _open(request, family), new.values()), strict=True))
+    return [open_once(request, family, opened) for request in requests]
+
+
+def _budget(request: Request) -> int | None:
+    return request.budget if request.mechanism == "resolution" else None
+
+
+def _name(request: Request) -> Hashable:
+    source = request.image
+    return source if isinstance(source, str | bytes | PathLike) else id(source), _budget(request)
+
+
+def _open(request: Request, family: str) -> Opened:
+    budget = _budget(request)
+    fitted = None if budget is None else fit(request.image, budget, family)
+    image = open_image(request.image) if fitted is None else fitted.image
+    return Opened(fitted, image, (digest(image), image.size, fitted is not None))

@@ -25,6 +25,7 @@ from stakes.models.encoding import encode_ahead
 from stakes.models.fast_decode import FastDecoder
 from stakes.models.images import Encoded, EncodedCache, Opened
 from stakes.models.memory import out_of_memory, prompt_that_fits
+from stakes.models.ops import chosen
 from stakes.models.prefix import Past, plan, read, rest
 from stakes.models.preparing import Job, prepare
 from stakes.models.processing import Processor
@@ -66,7 +67,8 @@ class LocalVLM:
     def fast_decoder(self) -> FastDecoder | None:
         """The fast path, and the one place where it is chosen: on a GPU or when asked for, if it knows the layers."""
         wanted = self.device.type == "cuda" if self.fast is None else self.fast
-        return FastDecoder(self.model) if wanted and FastDecoder.takes(self.model) else None
+        ops = chosen(self.device)
+        return FastDecoder(self.model, ops) if wanted and FastDecoder.takes(self.model) else None
 
     @property
     def device(self) -> torch.device:

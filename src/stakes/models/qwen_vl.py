@@ -13,6 +13,7 @@ from torch import Tensor
 
 from stakes.models.images import Encoded
 from stakes.models.local import LocalVLM
+from stakes.models.ops import chosen
 from stakes.models.vision_fast import by_size, faster, takes_one_frame, windows
 from stakes.models.vision_packed import PackedEncoder
 from stakes.vision.selectors.attention import received, rotate
@@ -63,7 +64,8 @@ class QwenVL(LocalVLM):
     def _encoder(self) -> PackedEncoder | None:
         """The encoder that takes a batch in one call: on the fast path, where it knows the model's."""
         visual = self.model.model.visual
-        return PackedEncoder(visual) if self.fast_decoder is not None and PackedEncoder.takes(visual) else None
+        ops = chosen(self.device)
+        return PackedEncoder(visual, ops) if self.fast_decoder is not None and PackedEncoder.takes(visual) else None
 
     def _pixels(self, image: Any, exact: bool, one_frame: bool) -> tuple[Tensor, tuple[int, int, int]]:
         """[P, C] patches of an image, in one frame where that is enough, and (t, h, w) of them."""

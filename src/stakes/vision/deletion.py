@@ -84,9 +84,10 @@ def delete(prompt: Prompt, selection: Selection) -> Prompt:
     if selection.merge is not None:
         embeds = embeds.index_copy(0, kept, selection.apply(embeds[prompt.visual]))
     columns = stays.cumsum(0) - 1
+    left = stays.nonzero()[:, 0]  # once: a GPU is waited for here, to hear how many
     return Prompt(
-        embeds=embeds[stays],
-        positions=prompt.positions[:, stays],
+        embeds=embeds[left],
+        positions=prompt.positions[:, left],
         visual=columns[kept],
         next_position=prompt.next_position,
         deepstack=tuple(selection.apply(level) for level in prompt.deepstack),

@@ -16,6 +16,8 @@ The base checks what comes back. Selectors that drop inside the language model d
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -50,6 +52,7 @@ class Selector:
 
     name: ClassVar[str]
     needs_encoder_attention: ClassVar[bool] = False
+    together: ClassVar[bool] = False  # whether ``rank_many`` is faster than ``rank`` one by one
     per_image: ClassVar[bool] = True  # the ranking depends on the image alone, so one serves all questions and budgets
 
     @property
@@ -61,20 +64,48 @@ class Selector:
         """[count] indices, the most worth keeping first; the first k of them are the choice at budget k (nested)."""
         raise NotImplementedError
 
+    def rank_many(self, scenes: Sequence[Scene], counts: Sequence[int]) -> list[Tensor]:
+        """``rank`` of several images; in one call where ``together``."""
+        return [self.rank(scene, count) for scene, count in zip(scenes, counts, strict=True)]
+
     def choose(self, scene: Scene, budget: int) -> Selection:
         """The selection at this budget: here the first ``budget`` of the ranking."""
         if not self.per_image:
             return Selection(self.rank(scene, budget))
-        if self not in scene.rankings:
-            scene.rankings[self] = self.rank(scene, len(scene.features))
+        known = scene.rankings.get(self)
+        if known is None or len(known) < budget:
+            # On a GPU a ranking costs by its length, and most images are asked about once.
+            once = known is None and scene.features.is_cuda
+            scene.rankings[self] = self.rank(scene, budget if once else len(scene.features))
         return Selection(scene.rankings[self][:budget])
+
+    def rank_ahead(self, scenes: Sequence[Scene], counts: Sequence[int]) -> None:
+        """Rank several images for the selections to come; what is ranked is checked, and the host waits once."""
+        ranked = self.rank_many(scenes, counts)
+        looks = [extremes(scene) for scene in scenes]
+        wait(scenes[0].features)
+        for seen in looks:
+            check_extremes(seen, self.name)
+        for scene, ranking in zip(scenes, ranked, strict=True):
+            scene.rankings[self] = ranking
 
     def select(self, scene: Scene, budget: int) -> Selection:
         """``choose``, checked: exactly ``budget`` sorted unique indices of this image."""
         check_budget(budget, len(scene.features))
         if self not in scene.rankings:  # what was ranked was checked
+            if scene.features.is_cuda:
+                return self.select_unseen(scene, budget)
             check_finite(scene, self.name)
         return checked(self.choose(scene, budget), budget, len(scene.features), self.name)
+
+    def select_unseen(self, scene: Scene, budget: int) -> Selection:
+        """The same, ranked before anybody knows that these are numbers: the host hears of both, and waits, once."""
+        seen = extremes(scene)
+        try:
+            return checked(self.choose(scene, budget), budget, len(scene.features), self.name, seen)
+        except BadInput:
+            scene.rankings.pop(self, None)
+            raise
 
 
 def check_budget(budget: int, native: int) -> None:
@@ -89,20 +120,52 @@ def check_finite(scene: Scene, name: str) -> None:
     """Numbers alone can be ranked: one NaN of a half-precision overflow would make a choice that only looks like one.
 
     The least and the greatest value are NaN where any value is: 0.8 ms for 1,296 x 3,584 features on one core, where
-    ranking them by redundancy takes 180. A GPU is waited for once a tensor, as ``checked`` does anyway.
+    ranking them by redundancy takes 180.
     """
+    seen = extremes(scene)
+    wait(scene.features)
+    check_extremes(seen, name)
+
+
+def extremes(scene: Scene) -> dict[str, tuple[Tensor, Tensor]]:
+    """The least and the greatest value of whatever a selector may look at, on their way to the host: ``wait``."""
     seen = {"features": scene.features, "question": scene.question, "received": scene.received, "keys": scene.keys}
+    some = {what: values.aminmax() for what, values in seen.items() if values is not None and values.numel()}
+    return {what: (on_its_way(least), on_its_way(most)) for what, (least, most) in some.items()}
+
+
+def check_extremes(seen: dict[str, tuple[Tensor, Tensor]], name: str) -> None:
+    """``check_finite`` of values that have arrived."""
     for what, values in seen.items():
-        if values is not None and values.numel() and not torch.stack(values.aminmax()).isfinite().all():
+        if not all(math.isfinite(value) for value in values):
             raise BadInput(
                 f"selector {name!r} cannot rank tokens whose {what} are not all finite numbers (NaN or infinity); "
                 "load the model in bfloat16 or float32"
             )
 
 
-def checked(selection: Selection, budget: int, native: int, name: str) -> Selection:
-    """The selection in sequence order, after asserting that it spends the budget exactly."""
-    indices, order = selection.indices.sort()
+def on_its_way(values: Tensor) -> Tensor:
+    """A copy on the host, to be read after ``wait``."""
+    return values.to("cpu", non_blocking=True)
+
+
+def wait(values: Tensor) -> None:
+    """Until all that was asked of the tensor's device is done."""
+    if values.is_cuda:
+        torch.cuda.current_stream(values.device).synchronize()
+
+
+def checked(
+    selection: Selection, budget: int, native: int, name: str, seen: dict[str, tuple[Tensor, Tensor]] | None = None
+) -> Selection:
+    """The selection in sequence order, after asserting that it spends the budget exactly.
+
+    A GPU is waited for once: indices and ``seen``, the ``extremes`` of what was ranked, are looked at on the host.
+    """
+    sorted_, order = selection.indices.sort()
+    indices = on_its_way(sorted_)
+    wait(sorted_)
+    check_extremes(seen or {}, name)
     unique = len(indices) < 2 or bool((indices[1:] > indices[:-1]).all())
     inside = len(indices) == 0 or (int(indices[0]) >= 0 and int(indices[-1]) < native)
     if len(indices) != budget or not unique or not inside:
@@ -111,7 +174,7 @@ def checked(selection: Selection, budget: int, native: int, name: str) -> Select
             f"{'' if inside else 'not '}inside 0..{native - 1}) for a budget of {budget}"
         )
     merge = selection.merge[order] if selection.merge is not None else None
-    return Selection(indices, merge)
+    return Selection(sorted_, merge)
 
 
 def top(scores: Tensor, count: int) -> Tensor:

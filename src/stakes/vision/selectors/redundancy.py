@@ -13,7 +13,7 @@ a grid of 1e-6, so that equal paper ties exactly on every machine and the lowest
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -33,6 +33,7 @@ class Redundancy(Selector):
     """Greedy max-min diversity; O(kN) with a running minimum."""
 
     name: ClassVar[str] = "redundancy"
+    together: ClassVar[bool] = True
     seed: Literal["mean", "nearest"] = "mean"
 
     def __post_init__(self) -> None:
@@ -41,10 +42,30 @@ class Redundancy(Selector):
 
     def rank(self, scene: Scene, count: int) -> Tensor:
         """[count] indices in greedy order."""
-        units = torch.nn.functional.normalize(scene.features.float(), dim=-1)
+        return self.rank_many([scene], [count])[0]
+
+    def rank_many(self, scenes: Sequence[Scene], counts: Sequence[int]) -> list[Tensor]:
+        """On a GPU all images in one launch (``max_min``): the same order on the same distances."""
+        features = [scene.features for scene in scenes]
+        kernel = _kernel() if self.seed == "mean" and all(one.is_cuda for one in features) else None
+        if kernel is not None:
+            found: list[Tensor] = kernel.rank(features, max(counts))
+            return [ranking[:count] for ranking, count in zip(found, counts, strict=True)]
+        units = [torch.nn.functional.normalize(one.float(), dim=-1) for one in features]
+        return [self._walk(one, count) for one, count in zip(units, counts, strict=True)]
+
+    def _walk(self, units: Tensor, count: int) -> Tensor:
         row = _rows(units)
         start = _farthest_on_average(units) if self.seed == "mean" else _most_isolated(row, len(units))
-        return torch.from_numpy(_greedy(row, len(units), count, start)).to(scene.features.device)
+        return torch.from_numpy(_greedy(row, len(units), count, start)).to(units.device)
+
+
+def _kernel() -> Any:
+    try:
+        from stakes.vision.selectors import max_min
+    except ImportError:  # torch without Triton
+        return None
+    return max_min
 
 
 def _rows(units: Tensor) -> Callable[[int], Any]:

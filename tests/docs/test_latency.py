@@ -1,0 +1,63 @@
+"""The tables of a GPU run say what its results say, and a bar that is missed is called so."""
+
+import json
+import sys
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.latency_tables import bars, cells, rounded, tables
+
+FILE = Path(__file__).parents[2] / "docs" / "results" / "latency-h200.json"
+
+
+@pytest.fixture
+def run() -> Any:
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def test_the_tables_are_made_of_the_results_beside_them(run: Any) -> None:
+    assert tables(run["results"]) == run["tables"]
+    assert len(cells(run["results"])) == len(run["tables"]["latency-cells"]["rows"]) == 26
+
+
+@pytest.mark.parametrize(
+    ("bar", "place", "enough", "short"),
+    [
+        (0, ("resolution, batch 1, 304", "ratio_to_floor"), 1.5, 1.501),
+        (1, ("resolution, batch 1, 304", "times_faster_than_stock"), 4.0, 3.99),
+        (3, ("resolution, batch 1, 304", "ours", "without_host"), 80.0, 120.0),
+        (4, ("resolution, batch 32, 32", "ours", "without_host"), 200.0, 300.0),
+        (5, ("two tiers", "times_full_resolution"), 1.8, 1.79),
+        (6, ("two tiers", "times_stock_full_resolution"), 6.0, 5.9),
+        (7, ("deletion pays", "batch 32", "share_of_prediction"), 0.8, 0.79),
+        (8, ("selectors", "1296", "selector_of_encoder"), 0.049, 0.05),
+        (9, ("selectors", "16000", "selector_of_encoder"), 0.199, 0.2),
+    ],
+)
+def test_a_bar_is_met_or_missed_by_what_was_measured(
+    run: Any, bar: int, place: tuple[str, ...], enough: float, short: float
+) -> None:
+    for value, said in ((enough, "met"), (short, "**missed**")):
+        results = deepcopy(run["results"])
+        at = results
+        for name in place[:-1]:
+            at = at[name]
+        at[place[-1]] = value
+        assert bars(results)[bar][2] == said
+
+
+def test_every_cell_counts(run: Any) -> None:
+    results = run["results"]
+    for cell in cells(results).values():
+        cell["ratio_to_floor"] = 1.5
+    assert bars(results)[2][1:] == ["26 of 26", "met"]
+    results["deletion, batch 1, 96"]["ratio_to_floor"] = 1.51
+    assert bars(results)[2][1:] == ["25 of 26; deletion, batch 1, 96: 1.51", "**missed**"]
+
+
+def test_rounding_keeps_five_digits_of_every_number() -> None:
+    assert rounded({"a": [1234.5678, 3, "x"], "b": 0.000123456}) == {"a": [1234.6, 3, "x"], "b": 0.00012346}

@@ -1,0 +1,39 @@
+"""Triton's kernels on a CPU: claims about them are tests of a file of their own, run by Triton's interpreter.
+
+Whether Triton interprets is settled when it is imported, once a process; so the claims run in a process of their own,
+and those of a real GPU (``tests/models/test_gpu.py``) in this one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+BF16, FP32, I32, I64 = "*bf16", "*fp32", "*i32", "*i64"  # Triton's names of pointers
+
+
+def hold(claims: str) -> None:
+    """Every test of this file passes in the interpreter, and there is one."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", claims],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def compiled(kernel: Any, signature: dict[str, str], constants: dict[str, Any], **options: Any) -> Any:
+    """A kernel compiled for compute capability 9.0, which needs no GPU."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kinds = {name: "constexpr" if name in constants else signature[name] for name in kernel.arg_names}
+    source = ASTSource(fn=kernel, signature=kinds, constexprs=constants)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)

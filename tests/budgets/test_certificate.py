@@ -1,6 +1,7 @@
 """Certificates say what they rest on, ship only what is certified, and are seldom wrong."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -129,6 +130,17 @@ def test_ceilings_raise_the_budgets_that_ship_and_share_the_risk() -> None:
     assert both["high"].level == pytest.approx(0.975)
     with pytest.raises(InfeasibleBudget, match="give a mean budget of at least"):
         certify(measured, costs, 304, ceilings={"high": 0.2, "low": 0.2})
+
+
+@pytest.mark.parametrize("wanted", [{"high": 0.2, "low": 0.2}, {"high": 0.15}])
+def test_the_mean_that_a_ceiling_is_said_to_need_is_enough(wanted: dict[str, float]) -> None:
+    measured, mean = _measured(n=600), 200  # uniform is at 160 then, the grid's next below
+    with pytest.raises(InfeasibleBudget) as told:
+        certify(measured, COSTS, mean, ceilings=wanted)
+    assert "uniform at 160, the largest measured budget within the mean of 200," in str(told.value)
+    named = re.search(r"a mean budget of at least (\d+)", str(told.value))
+    assert named is not None
+    assert set(certify(measured, COSTS, int(named[1]), ceilings=wanted).budgets) == {"high", "low"}
 
 
 def test_a_ceiling_that_is_not_met_shares_the_risk_as_one_that_is() -> None:

@@ -20,7 +20,7 @@ from stakes.budgets.evaluate import Evaluation, evaluate, regrade
 from stakes.budgets.policy import Policy
 from stakes.budgets.seen import seen_by
 from stakes.data.sample import Sample
-from stakes.errors import BadInput, LedgerBreach
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.asked import Asked, ask
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcomes import read_outcomes
@@ -232,6 +232,19 @@ def test_llavas_rungs_are_aligned_to_the_total(asked: list[Asked], tmp_path: Pat
     judged = evaluate(Oracle("llava-onevision"), asked, rules, log=tmp_path / "log.jsonl", arms=["uniform", "cost"])
     assert judged.plan.mechanism == "anyres"
     assert judged.deviation <= 0.0002
+
+
+def test_a_budget_below_the_lowest_rung_is_refused_and_not_raised_to_it(asked: list[Asked], tmp_path: Path) -> None:
+    rules = policy(900, 96, family="reader-llava")
+    with pytest.raises(InfeasibleBudget, match="^arm 'cost', sample 'p.*takes 96 tokens or fewer with reader-llava"):
+        evaluate(Oracle("reader-llava"), asked, rules, log=tmp_path / "log.jsonl", arms=["uniform", "cost"])
+
+
+def test_an_arm_that_no_rungs_can_pay_is_named(tmp_path: Path) -> None:
+    asked = ask(write_samples(tmp_path, 2, per_page=1), tmp_path)
+    rules = policy(3001, 2002, family="llava-onevision")
+    with pytest.raises(InfeasibleBudget, match="^arm 'uniform' cannot spend .* give more samples"):
+        evaluate(Oracle("llava-onevision"), asked, rules, log=tmp_path / "log.jsonl", arms=["uniform", "cost"])
 
 
 def test_arms_that_cannot_be_or_do_not_balance_are_errors(asked: list[Asked], tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_policy_of_legibility_is_a_warning_and_no_problem(tmp_path: Path) -> N
 
 
 def test_a_changed_weight_and_a_lost_one_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(reader.WEIGHTS / "reader", tmp_path / "reader")
+    shutil.copytree(reader.WEIGHTS, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(reader, "WEIGHTS", tmp_path)
     assert _checks()[0] == 0
     (tmp_path / "reader/config.json").write_text("{}")

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from tests.evaluation.oracle import Oracle, write_samples
 
 from stakes import cli
 from stakes.budgets.calibrate import calibrate
+from stakes.budgets.evaluate import evaluate
 from stakes.budgets.samples_needed import SamplesNeeded, SizeRow
 from stakes.commands.calibrate import _explained
+from stakes.commands.evaluate import _of_one_family
 from stakes.commands.plan_samples import had, print_needed
-from stakes.errors import BadInput, InfeasibleBudget
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.asked import ask
+from stakes.experiments.study import fixed_policy
 from stakes.report.html import report_html
 from stakes.signals import KeywordRule
 
@@ -103,11 +107,47 @@ def test_data_check_and_calibrate_tell_that_labels_are_read_otherwise(
 @pytest.mark.parametrize("grid", [None, [2, 20]])
 def test_a_grid_that_nobody_typed_is_named_when_no_image_can_take_it(tmp_path: Path, grid: list[int] | None) -> None:
     asked = ask(write_samples(tmp_path, pages=1), tmp_path)
-    with pytest.raises(InfeasibleBudget) as told, _explained(grid, 20):
+    with pytest.raises(InfeasibleBudget) as told, _explained(grid, 20, Oracle(), "resolution"):
         calibrate(Oracle(), asked, {"high": 5.0, "low": 1.0}, 20, KeywordRule(), log=tmp_path / "log.jsonl", grid=grid)
     assert "no size of a 1008x756 image takes 2 tokens" in str(told.value)
-    said = "the grid scaled to a mean budget of 20 starts at 2; give --grid with larger budgets"
-    assert (said in str(told.value)) == (grid is None)
+    assert ("the grid scaled to a mean budget of 20 goes from 2 to 38" in str(told.value)) == (grid is None)
+    assert "--mechanism deletion" not in str(told.value)  # an oracle has no features to delete
+
+
+@dataclass
+class Tiles(Oracle):
+    """An oracle behind LLaVA's geometry, which shows features."""
+
+    def encode(self) -> None:
+        """What a model that can delete has."""
+
+
+def test_an_anyres_model_is_told_its_rungs_and_that_deletion_needs_none(tmp_path: Path) -> None:
+    asked, model = ask(write_samples(tmp_path, pages=1), tmp_path), Tiles(family="reader-llava")
+    # 100: the grid's own smallest budget is named, not any other that fails too
+    with pytest.raises(InfeasibleBudget) as told, _explained(None, 100, model, "resolution"):
+        calibrate(model, asked, {"high": 5.0, "low": 1.0}, 100, KeywordRule(), log=tmp_path / "log.jsonl")
+    assert re.search(r"takes 11 tokens or fewer with reader-llava, only 248, \d+, \d+.*, …; ", str(told.value))
+    assert "or --mechanism deletion, which keeps any number of tokens" in str(told.value)
+
+
+def test_a_scaled_grid_above_the_images_is_named_too(tmp_path: Path) -> None:
+    asked = ask(write_samples(tmp_path, pages=1), tmp_path)
+    with pytest.raises(LedgerBreach) as told, _explained(None, 600, Oracle(), "deletion"):
+        calibrate(Oracle(), asked, {"high": 5.0, "low": 1.0}, 600, KeywordRule(), log=tmp_path / "log.jsonl")
+    assert "the grid scaled to a mean budget of 600 goes from 63 to 1137" in str(told.value)
+    assert "give budgets of at most 972" in str(told.value)
+
+
+def test_a_policy_of_another_familys_tokens_is_named(tmp_path: Path) -> None:
+    asked = ask(write_samples(tmp_path, pages=2), tmp_path)
+    rules = fixed_policy("reader-llava", "resolution", {"high": 1116, "low": 252}, {"high": 5.0, "low": 1.0}, ["high"])
+    said = "tokens of reader-llava, and this model is qwen2.5-vl; give the --model"
+    with pytest.raises(LedgerBreach, match=said), _of_one_family(rules, Oracle()):
+        evaluate(Oracle(), asked, rules, log=tmp_path / "log.jsonl")
+    own = rules.model_copy(update={"family": "qwen2.5-vl"})
+    with pytest.raises(LedgerBreach, match="^arm 'cost'"), _of_one_family(own, Oracle()):
+        evaluate(Oracle(), asked, own, log=tmp_path / "log.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.models.test_load import save
 
 from stakes.cli import main
 from stakes.commands import reproduce
+from stakes.experiments.measured import TABLES
 
 
 def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
@@ -46,6 +47,21 @@ def test_what_cannot_be_is_one_sentence(words: list[str], said: str, capsys: pyt
         main(["reproduce", *words])
     assert left.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_tables_that_a_model_cannot_take_are_left_out_of_all_and_refused_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "TABLES", {name: TABLES[name] for name in ("within-task", "latency")})
+    words = ["--model", "embedded-llava", "--per-tier", "9", "--folder", str(tmp_path / "runs"), "--json"]
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "all", *words])
+    found = json.loads(capsys.readouterr().out)
+    assert (left.value.code or 0, list(found["tables"]), list(found["left_out"])) == (0, ["within-task"], ["latency"])
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "within-task", "--mechanism", "resolution", *words])
+    assert left.value.code == 2
+    assert "embedded-llava cannot take by resizing; try --mechanism deletion" in capsys.readouterr().err
 
 
 def test_a_file_gathers_the_tables_of_one_model(tmp_path: Path) -> None:

@@ -84,6 +84,23 @@ def test_an_anyres_model_gets_the_published_shares_of_its_rungs(study: Study) ->
     assert spent == pytest.approx(2 * [32 * (1544 + 426)], rel=2e-4)
 
 
+def test_curves_of_an_anyres_model_leave_out_the_mechanism_that_it_cannot_take(
+    study: Study, known: dict[str, tuple[str, int]]
+) -> None:
+    made = experiment("curves").table(replace(study, model=Scholar(known, family="reader-llava"), name="tiles"))
+    assert {row[1] for row in made.rows if row[0] == "tiles"} == {"deletion"}
+    assert made.findings[0].startswith("by resolution: not measured: sample 'forms/")
+
+
+def test_invariance_of_an_anyres_model_lists_what_its_rungs_cannot_pay(
+    study: Study, known: dict[str, tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invariance, "budgets", lambda _: {"high": 512, "low": 96})
+    made = experiment("invariance").table(replace(study, model=Scholar(known, family="reader-llava"), name="tiles"))
+    assert {row[1] for row in made.rows if row[0] == "tiles"} == {"selector"}
+    assert any(line.startswith("not measured: mechanism resolution: arm") for line in made.findings)
+
+
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "labels"])
 def test_every_table_has_ours_beside_the_published(name: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "TIMED", 2)

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -124,6 +126,18 @@ def test_bad_input_is_one_sentence_and_status_2(
 def test_a_port_that_no_socket_has_is_told_to_python_too() -> None:
     with pytest.raises(BadInput, match="a port is a number from 1 to 65535, or 0 for any that is free, not 70000"):
         serve(None, "127.0.0.1", 70000)
+
+
+def test_budgets_are_counted_as_the_model_here_counts_them() -> None:
+    pytest.importorskip("torch")
+    llava = ["--budget", "high=600", "--budget", "low=64", "--upstream", "embedded-llava"]
+    with process(*llava) as (_, about):
+        assert about["family"] == "reader-llava"
+        assert "which the budgets low 64 do not pay" in str(about["warnings"])
+    command = [sys.executable, "-m", "stakes.cli", "serve", *llava, "--port", "0", "--family", "qwen2.5-vl"]
+    left = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert left.returncode == 2
+    assert "tokens of qwen2.5-vl, and the model of 'embedded-llava' is reader-llava" in left.stderr
 
 
 @pytest.mark.parametrize(("basis", "lines"), [("answers", 1), ("legibility", 2)])

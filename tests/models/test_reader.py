@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from stakes import models
 from stakes.data import pages
@@ -41,6 +42,13 @@ def test_the_other_readers_read_most_of_some_charts_and_less_on_fewer_tokens(nam
     assert error(None) < 0.5 < error(few)
     form = pages.draw("forms", 0, split="test").image
     assert vlm.answer([Request(form, "What is the total?")])[0].native_tokens == native
+
+
+@pytest.mark.parametrize("budget", [None, 3])
+def test_a_ribbon_is_refused_in_words(embedded: models.VLM, budget: int | None) -> None:
+    ribbon = Image.new("RGB", (3000, 10))
+    with pytest.raises(BadInput, match="3000x10 has an aspect ratio of 300"):
+        embedded.answer([Request(ribbon, "What?", budget, "deletion" if budget else "resolution")])
 
 
 def test_the_same_page_gives_the_same_answer(embedded: models.VLM) -> None:

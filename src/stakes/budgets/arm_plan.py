@@ -84,11 +84,7 @@ def plan_arms(
     if mechanism == "deletion":
         budgets = nominal
     elif anyres:
-        ladders = [ladder(*one.size, family) for one in asked]
-        budgets = {
-            name: tuple(rung.tokens for rung in align_ladders(ladders, total, shares))
-            for name, shares in nominal.items()
-        }
+        budgets = {name: _on_rungs(name, asked, family, total, shares) for name, shares in nominal.items()}
     else:
         budgets = resized_budgets([one.size for one in asked], nominal, tiers, family, total)
     try:
@@ -96,6 +92,23 @@ def plan_arms(
     except LedgerBreach as error:
         raise LedgerBreach(f"{error}; sizes are too coarse for {len(asked)} samples, so give more of them") from None
     return ArmPlan(samples, nominal, budgets, total, known, kind)
+
+
+def _on_rungs(arm: str, asked: Sequence[Asked], family: str, total: int, shares: Sequence[int]) -> tuple[int, ...]:
+    """The rungs nearest to an arm's shares that spend the total; a share below an image's lowest rung is refused."""
+    ladders = [ladder(*one.size, family) for one in asked]
+    for one, share in zip(asked, shares, strict=True):
+        try:
+            fitted_size(*one.size, share, family)
+        except InfeasibleBudget as error:
+            raise InfeasibleBudget(f"arm {arm!r}, sample {one.id!r}: {error}") from None
+    try:
+        return tuple(rung.tokens for rung in align_ladders(ladders, total, shares))
+    except InfeasibleBudget as error:
+        raise InfeasibleBudget(
+            f"arm {arm!r} cannot spend the {total} tokens of the tiers' budgets on the rungs of {len(ladders)} images; "
+            f"give more samples ({error})"
+        ) from None
 
 
 def resized_budgets(

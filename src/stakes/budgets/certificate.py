@@ -105,11 +105,16 @@ def certify(
     floors = {tier: kept.get(tier, measured.budgets[0]) for tier in held}
     choice, choices = _choices(first, terms, estimator, floors, second.documents)
     if choice is None:
+        every = sum(measured.counts.values())
         least = sum(measured.counts[tier] * max(kept.get(tier, 0), measured.budgets[0]) for tier in costs)
+        mean = math.ceil(least / every)
+        # Uniform is a measured budget, so a mean between two of them affords no more than the lower.
+        enough = next(budget for budget in measured.budgets if budget * every >= least)
+        unless = "" if enough == mean else f", or of {mean} if that is in the grid"
         raise InfeasibleBudget(
-            f"the ceilings take {', '.join(f'{b} tokens for {tier}' for tier, b in kept.items())}, which a mean of "
-            f"{uniform} does not afford; give a mean budget of at least "
-            f"{math.ceil(least / sum(measured.counts.values()))}, or allow more errors"
+            f"the ceilings take {', '.join(f'{b} tokens for {tier}' for tier, b in kept.items())}, which uniform at "
+            f"{uniform}, the largest measured budget within the mean of {mean_budget}, does not pay for; give a mean "
+            f"budget of at least {enough}{unless}, or allow more errors"
         )
     # Which choice is certified depends, through the ceilings, on answers of the second half too: all of those that
     # could have come up share the chance of a mistake. Without ceilings there is one.

@@ -24,7 +24,10 @@ _PANEL = "A model behind a server"
 
 ModelName = Annotated[
     str | None,
-    typer.Option("--model", help="Who answers: embedded (the default), a hub name, a local folder or an address."),
+    typer.Option(
+        "--model",
+        help="Who answers: embedded (the default), embedded-small, embedded-llava, a hub name, a folder or an address.",
+    ),
 ]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", help="The longest answer, in tokens. Default: the model's own, or 16.")

@@ -29,7 +29,7 @@ from stakes.commands.questions import (
 )
 from stakes.commands.sparing import Passes, Race, Soft, race_wanted, told_race, told_soft, with_soft
 from stakes.commands.spreading import Spread
-from stakes.errors import BadInput, InfeasibleBudget
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 
 
 @asks_a_model
@@ -105,7 +105,7 @@ def calibrate(
     tell(*notes)
     readings = {one.id: served(question, task).tier for one, (question, task, _) in zip(asked, labelled, strict=True)}
     agreement = sum(readings[one.id] == one.tier for one in asked) / len(asked)
-    with who.ready() as answerer, _explained(budgets, mean_budget):
+    with who.ready() as answerer, _explained(budgets, mean_budget, answerer, mechanism):
         found = run_calibration(
             answerer,
             asked,
@@ -161,19 +161,23 @@ def calibrate(
 
 
 @contextmanager
-def _explained(grid: list[int] | None, mean_budget: int) -> Iterator[None]:
-    """A budget that no image can take, and that nobody typed, is the scaled grid's."""
+def _explained(grid: list[int] | None, mean_budget: int, model: object, mechanism: str) -> Iterator[None]:
+    """A budget that no image can take, and that nobody typed, is the scaled grid's: say so, and what to type."""
     from stakes.budgets.calibrate import default_grid
 
     try:
         yield
-    except InfeasibleBudget as error:
-        if grid is not None or "smallest feasible budget" not in str(error):
+    except (InfeasibleBudget, LedgerBreach) as error:
+        if grid is not None or not any(words in str(error) for words in ("smallest feasible budget", "native tokens")):
             raise
-        start = default_grid(mean_budget)[0]
-        raise InfeasibleBudget(
-            f"the grid scaled to a mean budget of {mean_budget} starts at {start}; give --grid with larger budgets "
-            f"({error})"
+        scaled = default_grid(mean_budget)
+        goes = f"from {scaled[0]} to {scaled[-1]}" if len(scaled) > 1 else f"only to {scaled[0]}"
+        # Whoever shows its features can delete them, and deletion keeps any number.
+        deletes = mechanism == "resolution" and isinstance(error, InfeasibleBudget) and hasattr(model, "encode")
+        other = ", or --mechanism deletion, which keeps any number of tokens" if deletes else ""
+        raise type(error)(
+            f"the grid scaled to a mean budget of {mean_budget} goes {goes}, which these images cannot take; give "
+            f"--grid with budgets that they can, and a --mean-budget between them{other} ({error})"
         ) from None
 
 

@@ -1,6 +1,8 @@
 """``stakes evaluate``: does the policy help? Arms of one total on held-out questions, or on saved answers again."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +24,7 @@ from stakes.commands.questions import (
     told_reading,
 )
 from stakes.commands.spreading import Spread
-from stakes.errors import BadInput
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
@@ -82,7 +84,7 @@ def evaluate(
         asked, read = gather(samples, pages, per_tier, "test", reader)
         tell(told_labels(read, asked), told_reading(reader, [one.question for one in asked]) if reader else "")
         log = policy.with_suffix(".evaluation.jsonl") if log is None else log
-        with who.ready() as answerer:
+        with who.ready() as answerer, _of_one_family(rules, answerer):
             found = judge.evaluate(
                 answerer,
                 asked,
@@ -104,6 +106,23 @@ def evaluate(
     from stakes.commands.evaluate_page import print_evaluation
 
     print_evaluation(found, rules, str(outcomes or log))
+
+
+@contextmanager
+def _of_one_family(rules: "Policy", model: object) -> Iterator[None]:
+    """Budgets that a model cannot take may have been measured in another family's tokens: say so."""
+    from stakes.models.about import family_of
+
+    try:
+        yield
+    except (InfeasibleBudget, LedgerBreach) as error:
+        family = family_of(model)
+        if family == rules.family:
+            raise
+        raise type(error)(
+            f"the policy's budgets are tokens of {rules.family}, and this model is {family}; give the --model that it "
+            f"was calibrated with ({error})"
+        ) from None
 
 
 def _calibrated_on(policy: Path, rules: "Policy") -> set[str]:

@@ -11,7 +11,7 @@ import typer
 from stakes.commands.legibility import NAMES as LEGIBILITY
 from stakes.commands.legibility import legibility
 from stakes.commands.output import AsJson, clean, print_json, print_table
-from stakes.errors import BadInput
+from stakes.errors import BadInput, InfeasibleBudget
 from stakes.experiments.measured import TABLES
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def reproduce(
         str, typer.Argument(help="Which table: " + "; ".join(f"{k} ({v})" for k, v in NAMES.items()) + "; or all.")
     ],
     model: Annotated[
-        str, typer.Option(help="Who answers: embedded, ocr, a hub name, a folder or an address.")
+        str,
+        typer.Option(
+            help="Who answers: embedded, embedded-small, embedded-llava, ocr, a hub name, a folder, an address."
+        ),
     ] = "embedded",
     data: Annotated[
         list[str] | None,
@@ -74,8 +77,16 @@ def reproduce(
 
     _say_how_long(study, sum(experiment(name).answers(study) for name in names))
     found: list[Table] = []
+    left_out: dict[str, str] = {}
     for name in names:
-        made = experiment(name).table(study)
+        try:
+            made = experiment(name).table(study)
+        except InfeasibleBudget as error:
+            left_out[name] = _out_of_reach(name, study, error)
+            if table != "all":
+                raise InfeasibleBudget(left_out[name]) from None
+            typer.echo(f"left out: {left_out[name]}", err=True)
+            continue
         found.append(made)
         if not as_json:
             print_table(made.title, made.columns, made.rows)
@@ -83,11 +94,12 @@ def reproduce(
                 typer.echo(f"  - {line}")
             typer.echo("")
     command = _command(table, model, data or [], study, signal)
-    record = {
+    record: dict[str, Any] = {
         "model": model,
         "versions": _versions(),
         "tables": {made.name: {"command": command, "per_tier": study.per_tier, **made.record()} for made in found},
     }
+    record |= {"left_out": left_out} if left_out else {}
     if output is not None:
         from stakes.evaluation.fingerprint import save_json
 
@@ -95,6 +107,13 @@ def reproduce(
     if as_json:
         print_json(record)
     return None
+
+
+def _out_of_reach(name: str, study: "Study", error: InfeasibleBudget) -> str:
+    """An AnyRes model has no rung as low as the paper's budgets; deletion keeps any number."""
+    said = f"the table {name} asks for budgets that {study.name} cannot take by resizing"
+    other = "; try --mechanism deletion" if study.mechanism == "resolution" else ""
+    return f"{said}{other} ({error})"
 
 
 def _added(record: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -165,7 +184,10 @@ def _say_how_long(study: "Study", answers: int) -> None:
 
     one = study.questions(study.source("docvqa"), 2)[0]
     requests = [Request(one.load(), one.question, budget, study.mechanism) for budget in (96, 304, 512)]
-    study.model.answer(requests)  # a warm-up
+    try:
+        study.model.answer(requests)  # a warm-up
+    except InfeasibleBudget:  # the table says it better
+        return
     began = time.monotonic()
     study.model.answer(requests)
     seconds = (time.monotonic() - began) / len(requests) * answers

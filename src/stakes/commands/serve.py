@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from stakes.errors import BadInput
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
 
-EMBEDDED = "embedded"
+EMBEDDED, FAMILY = "embedded", "qwen2.5-vl"
 
 
 def serve(
@@ -32,9 +33,16 @@ def serve(
             callback=within(1), help="With --budget: the mean that traffic is held to. Default: the largest of them."
         ),
     ] = None,
-    family: Annotated[str, typer.Option(help="With --budget: the upstream model's family.")] = "qwen2.5-vl",
+    family: Annotated[
+        str | None,
+        typer.Option(help=f"With --budget: the upstream model's family. Default: {FAMILY}; of a model here, its own."),
+    ] = None,
     upstream: Annotated[
-        str, typer.Option(help="An OpenAI-compatible address such as http://127.0.0.1:8000/v1, embedded, or a folder.")
+        str,
+        typer.Option(
+            help="An OpenAI-compatible address such as http://127.0.0.1:8000/v1, embedded (or another shipped reader), "
+            "or a folder."
+        ),
     ] = EMBEDDED,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(callback=within(0, 65535), help="Where to listen; 0 for any free port.")] = 8080,
@@ -117,13 +125,15 @@ def serve(
     except ImportError as error:
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
 
-    def source() -> "Policy":
-        rules = policy_of(policy, budget, mean_budget, family)
+    def source(own: str | None = None) -> "Policy":
+        rules = policy_of(policy, budget, mean_budget, family or own or FAMILY)
+        if own not in (None, rules.family):
+            raise BadInput(f"these budgets are tokens of {rules.family}, and the model of {upstream!r} is {own}")
         return reload.with_signal(rules, served_signal(signal, rules.costs) if signal else None)
 
     conditions = conditions_source(shadow_outcomes, shadow_allow)
     source()  # a bad policy is told before a model is loaded
-    with _upstream(upstream) as address:
+    with _upstream(upstream) as (address, own):
         chosen: dict[str, Any] = {
             "mode": mode, "fail": fail, "actuator": actuator, "encoding": encoding, "remote": remote,
         }  # fmt: skip
@@ -148,7 +158,9 @@ def serve(
         )
         made.check_host(host)
         files = tuple(path for path in (policy, signal_file(signal or "")) if path is not None)
-        served = reload.Served.start(source, files, lambda rules: gateway.check_policy(rules, made, conditions))
+        served = reload.Served.start(
+            partial(source, own), files, lambda rules: gateway.check_policy(rules, made, conditions)
+        )
 
         def ready(here: str) -> None:
             logs.write_to_stderr()
@@ -160,18 +172,22 @@ def serve(
 
 
 @contextmanager
-def _upstream(word: str) -> Iterator[str]:
-    """The address to forward to; a model on this machine is served beside the gateway for as long as it runs."""
+def _upstream(word: str) -> Iterator[tuple[str, str | None]]:
+    """The address to forward to, and the model's family where it is known.
+
+    A model on this machine is served beside the gateway for as long as it runs.
+    """
     from stakes.gateway import running
 
     if word.startswith(("http://", "https://")):
-        yield word
+        yield word, None
         return
     from stakes.gateway.served import app_of
     from stakes.models import load
 
-    with running.running(app_of(load(word), Path(word).name)) as address:
-        yield f"{address}/v1"
+    model = load(word)
+    with running.running(app_of(model, Path(word).name)) as address:
+        yield f"{address}/v1", model.family
 
 
 def keys_of(path: Path) -> tuple[str, ...]:

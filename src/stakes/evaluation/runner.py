@@ -121,7 +121,7 @@ def check(model: Any, asked: Sequence[Asked], lanes: Lanes, setting: Setting) ->
     if setting.mechanism == "resolution":
         family, fits = family_of(model), set[tuple[tuple[int, int], int]]()
         for i, one in enumerate(asked):
-            for budget in {lane[i] for lane in lanes}:
+            for budget in sorted({lane[i] for lane in lanes}):
                 if (one.size, budget) not in fits:
                     try:
                         fitted_size(*one.size, budget, family)

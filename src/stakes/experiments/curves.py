@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from stakes.budgets.calibrate import PAPER_GRID
 from stakes.budgets.curve_files import curves_from_outcomes
+from stakes.errors import InfeasibleBudget
 from stakes.experiments import frontier
 from stakes.experiments.study import Study
 from stakes.experiments.table import Cell, Table, spell_slopes
@@ -28,7 +29,11 @@ def table(study: Study) -> Table:
     rows: list[tuple[Cell, ...]] = []
     findings, tokens = [], {}
     for mechanism in BY:
-        asked, outcomes = frontier.measure(replace(study, mechanism=mechanism))
+        try:
+            asked, outcomes = frontier.measure(replace(study, mechanism=mechanism))
+        except InfeasibleBudget as error:  # an AnyRes model has no rung so low
+            findings.append(f"by {mechanism}: not measured: {error}")
+            continue
         curves = curves_from_outcomes(outcomes)
         rows += [(study.name, mechanism, tier, *(curves[tier].error(b) for b in PAPER_GRID)) for tier in TIERS]
         found = frontier.slopes(asked, frontier.by_tier(asked, outcomes))

@@ -7,7 +7,7 @@ model has no rung so low; it gets the shares of its largest rung that the paper'
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from stakes.errors import BadInput, StakesError
+from stakes.errors import BadInput, InfeasibleBudget, StakesError
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.statistics import mcnemar
 from stakes.experiments.study import Study
@@ -32,18 +32,19 @@ def answers(study: Study) -> int:
 def table(study: Study) -> Table:
     """Ours above the published ones."""
     rows, missing = [], []
-    rows.append(_row(study, "mechanism", "resolution", Setting("resolution", None, study.metric)))
-    for name in SELECTORS:
+    ways = [("mechanism", "resolution", Setting("resolution", None, study.metric))]
+    ways += [("selector", name, Setting("deletion", name, study.metric)) for name in SELECTORS]
+    for axis, name, setting in ways:
         try:
-            rows.append(_row(study, "selector", name, Setting("deletion", name, study.metric)))
-        except BadInput as error:
-            missing.append(f"selector {name}: {error}")
+            rows.append(_row(study, axis, name, setting))
+        except (BadInput, InfeasibleBudget) as error:  # few pages may not have rungs of the very same total
+            missing.append(f"{axis} {name}: {error}")
     for axis, name in OTHERS.items() if study.name == "embedded" else ():
         try:
             other = replace(study, model=load(name), name=name)
             spent = ", ".join(str(tokens) for _, tokens in sorted(budgets(other).items()))
             rows.append(_row(other, axis, f"{name}, resolution ({spent})", Setting("resolution", None, study.metric)))
-        except StakesError as error:  # few pages may not have rungs of the very same total
+        except StakesError as error:
             missing.append(f"{axis}: {error}")
     lower = [row for row in rows if _falls(row)]
     return Table(

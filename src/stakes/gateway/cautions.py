@@ -5,7 +5,11 @@ for sentence in cautions(policy):
 """
 
 from stakes.budgets.policy import Policy
+from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.anyres import AnyRes
+from stakes.vision.ladder import ladder
 
+A4 = (1654, 2339)  # pixels at 200 dpi
 LEGIBILITY = (
     "LEGIBILITY, not a VLM's error: this policy was measured by what an OCR engine can still read, and no model "
     "answered; calibrate with the model that is served"
@@ -13,5 +17,19 @@ LEGIBILITY = (
 
 
 def cautions(policy: Policy) -> list[str]:
-    """Whatever about this policy is weaker than it looks; empty where curves are of a model's own answers."""
-    return [LEGIBILITY] if policy.basis == "legibility" else []
+    """Whatever about this policy is weaker than it looks; empty where its curves are answers and pages can take it."""
+    return [*([LEGIBILITY] if policy.basis == "legibility" else []), *_below_the_lowest_rung(policy)]
+
+
+def _below_the_lowest_rung(policy: Policy) -> list[str]:
+    """Budgets that AnyRes, which reads every image once whole and again in tiles, reaches with hardly any image."""
+    if not isinstance(named_family(policy.family).formula, AnyRes):
+        return []
+    least = ladder(*A4, policy.family)[0].tokens
+    short = ", ".join(f"{tier} {budget}" for tier, budget in policy.budgets.items() if budget < least)
+    if not short:
+        return []
+    return [
+        f"NO RUNG SO LOW: a page of A4 takes {least} tokens or more in {policy.family}, which the budgets {short} do "
+        f"not pay, so that its requests are refused; give {least} or more"
+    ]

@@ -16,6 +16,7 @@ from stakes.models.local import LocalVLM
 from stakes.models.ops import chosen
 from stakes.models.vision_fast import by_size, faster, takes_one_frame, windows
 from stakes.models.vision_packed import PackedEncoder
+from stakes.vision.geometry import count_tokens
 from stakes.vision.selectors.attention import received, rotate
 
 
@@ -73,6 +74,7 @@ class QwenVL(LocalVLM):
         found = patches.of(image, exact=exact, device=self.device) if patches is not None and one_frame else None
         if patches is not None and found is not None:
             return found, patches.grid(image)
+        count_tokens(self.family, image.width, image.height)  # refuses, in words, what the processor would
         side = self._patch * self._merge
         # The processor's own resizing is the identity on a fitted size; the bounds make sure that it does nothing else.
         size = {"size": {"shortest_edge": side * side, "longest_edge": image.width * image.height}} if exact else {}

@@ -2,7 +2,8 @@
 
 AnyRes quantises: by resizing, one image reaches only a few rungs (a page at 1654x2339: 1269, 1793, 2835, 4964, 5427,
 7257, 7353). An arm names a target for each image; ``align_ladders`` starts at the nearest rungs and moves single
-images, then pairs, until the total is the one asked for within 0.02 % (paper, "Equal-budget protocol").
+images, then pairs, then any number, until the total is the one asked for within 0.02 % (paper, "Equal-budget
+protocol").
 
     ladders = [ladder(w, h) for w, h in sizes]
     align_ladders(ladders, total=600 * 3019)                            # the uniform arm
@@ -13,6 +14,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.geometry import count_tokens
@@ -20,6 +24,7 @@ from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.anyres import AnyRes
 
 TOLERANCE = 0.0002
+MOVED = 512  # images, spread over the whole set, that the search together may move
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,10 @@ def align_ladders(
     """One rung per image so that their tokens add up to ``total``, as near to ``targets`` as a greedy walk stays.
 
     Without targets every image aims at an equal share. The walk takes, of the single steps that bring the sum nearer,
-    the one that leaves its target least per token moved, and where no single step helps the best two or three; ties go
-    to the earlier image. It goes on to the smallest difference that it finds, not only to the tolerance, because
-    two arms may miss the total on opposite sides.
+    the one that leaves its target least per token moved, and where no single step helps the best pair of steps; ties
+    go to the earlier image. Pages of one size have few different steps, whose pairs may all miss the total; what is
+    left then is looked for in all images together, down to the smallest difference there is near the walk's end, not
+    only to the tolerance, because two arms may miss the total on opposite sides.
     """
     if not ladders or not all(ladders):
         raise BadInput("every image needs at least one rung, and at least one image is needed")
@@ -79,7 +85,13 @@ def align_ladders(
     if not least * (1 - tolerance) <= total <= most * (1 + tolerance):
         raise InfeasibleBudget(f"these images can spend from {least} to {most} tokens together, not {total}")
     chosen = _walk(counts, total, aims)
-    spent = sum(count[at] for count, at in zip(counts, chosen, strict=True))
+    spent = _spent(counts, chosen)
+    if spent != total:
+        some = range(0, len(counts), -(-len(counts) // MOVED))
+        parts: list[list[Any]] = [[every[i] for i in some] for every in (counts, chosen, aims)]
+        for i, at in zip(some, _together(parts[0], parts[1], total - spent, parts[2]), strict=True):
+            chosen[i] = at
+        spent = _spent(counts, chosen)
     if abs(spent - total) > tolerance * total:
         raise InfeasibleBudget(
             f"the nearest total found is {spent}, {abs(spent - total) / total:.3%} off {total} ({tolerance:.2%} "
@@ -91,20 +103,24 @@ def align_ladders(
 
 def _walk(counts: Sequence[Sequence[int]], total: int, aims: Sequence[float]) -> list[int]:
     chosen = [min(range(len(c)), key=lambda at: abs(c[at] - aim)) for c, aim in zip(counts, aims, strict=True)]
-    gap = total - sum(c[at] for c, at in zip(counts, chosen, strict=True))
+    gap = total - _spent(counts, chosen)
     while gap:
         steps = _steps(counts, chosen)
         helpful = [step for step in steps if abs(gap - step[0]) < abs(gap)]
         if helpful:
             moves = [min(helpful, key=lambda step: _price(step, counts, chosen, aims))]
         else:
-            moves = _best_pair(steps, gap) or _best_three(steps, gap)
+            moves = _best_pair(steps, gap)
         if not moves:
             break
         for moved, image, towards in moves:
             chosen[image] += towards
             gap -= moved
     return chosen
+
+
+def _spent(counts: Sequence[Sequence[int]], chosen: Sequence[int]) -> int:
+    return sum(count[at] for count, at in zip(counts, chosen, strict=True))
 
 
 def _steps(counts: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -127,15 +143,10 @@ def _price(
     return further / abs(moved), image
 
 
-def _best_pair(
-    steps: Sequence[tuple[int, int, int]], gap: int, within: int | None = None
-) -> list[tuple[int, int, int]]:
-    """The two steps on different images whose sum comes nearest to the gap; none where that is no nearer than here.
-
-    ``within``: nearer than this instead.
-    """
+def _best_pair(steps: Sequence[tuple[int, int, int]], gap: int) -> list[tuple[int, int, int]]:
+    """The two steps on different images whose sum comes nearest to the gap; none where that is no nearer than here."""
     ordered = sorted(steps)
-    best, nearest = [], abs(gap) if within is None else within
+    best, nearest = [], abs(gap)
     for step in ordered:
         around = bisect_left(ordered, (gap - step[0],))
         # Two on each side: one of them may be a step of the same image.
@@ -146,14 +157,32 @@ def _best_pair(
     return best
 
 
-def _best_three(steps: Sequence[tuple[int, int, int]], gap: int) -> list[tuple[int, int, int]]:
-    """As ``_best_pair``, with a third step before the two; equal steps are tried once, on their first image."""
-    best: list[tuple[int, int, int]] = []
-    nearest = abs(gap)
-    for step in {step[0]: step for step in reversed(steps)}.values():
-        others = [other for other in steps if other[1] != step[1]]
-        pair = _best_pair(others, gap - step[0], nearest)
-        if pair:
-            best = [step, *pair]
-            nearest = abs(gap - sum(moved for moved, _, _ in best))
-    return best
+def _together(counts: Sequence[Sequence[int]], chosen: Sequence[int], gap: int, aims: Sequence[float]) -> list[int]:
+    """The rungs whose sum comes nearest to ``gap`` above the chosen ones', then leave their targets least.
+
+    Dynamic programming over the images: ``far[d + reach]`` is the least distance from the targets at which the images
+    so far spend d more than chosen. ``reach`` is three times the longest ladder, much more than a walk leaves.
+    """
+    reach = abs(gap) + 3 * max(max(count) - min(count) for count in counts)
+    far = np.full(2 * reach + 1, np.inf)
+    far[reach] = 0.0
+    taken = []
+    for count, at, aim in zip(counts, chosen, aims, strict=True):
+        shifts = [tokens - count[at] for tokens in count]
+        ways = np.full((len(count), len(far)), np.inf)
+        for way, shift, tokens in zip(ways, shifts, count, strict=True):
+            into, out = max(shift, 0), max(-shift, 0)
+            if into < len(far) > out:
+                way[into : len(far) - out] = far[out : len(far) - into] + abs(tokens - aim)
+        taken.append(ways.argmin(axis=0).astype(np.int16))
+        far = ways.min(axis=0)
+    reached = np.flatnonzero(np.isfinite(far))
+    missed = np.abs(reached - reach - gap)
+    nearest = reached[missed == missed.min()]
+    place = int(nearest[far[nearest].argmin()])
+    found = []
+    for count, at, way in zip(reversed(counts), reversed(chosen), reversed(taken), strict=True):
+        rung = int(way[place])
+        found.append(rung)
+        place -= count[rung] - count[at]
+    return found[::-1]

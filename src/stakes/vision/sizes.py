@@ -20,6 +20,7 @@ that resizing controls is shrunk in its own shape, to the largest size with the 
 
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stakes.errors import BadInput, InfeasibleBudget
@@ -27,7 +28,7 @@ from stakes.vision.geometry import accepted_size, count_tokens, smart_resize
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.anyres import AnyRes
 from stakes.vision.geometry.factor import MAX_ASPECT
-from stakes.vision.ladder import ladder
+from stakes.vision.ladder import Rung, ladder
 from stakes.vision.own_shape import nearest_size
 
 _ROUNDING = 1e-9
@@ -189,10 +190,16 @@ def _rung(width: int, height: int, budget: int, family: str, native: int) -> Fit
     within = [rung for rung in rungs if rung.tokens <= budget]
     if not within:
         raise InfeasibleBudget(
-            f"no size of a {width}x{height} image takes {budget} tokens or fewer with {family}; "
+            f"no size of a {width}x{height} image takes {budget} tokens or fewer with {family}, only {_few(rungs)}; "
             f"the smallest feasible budget is {rungs[0].tokens}"
         )
     return FittedSize(within[-1].width, within[-1].height, within[-1].tokens, native)
+
+
+def _few(rungs: Sequence[Rung]) -> str:
+    """The first rungs of a ladder in words, since nothing between two of them can be spent."""
+    shown = [str(rung.tokens) for rung in rungs]
+    return " or ".join(shown) if len(shown) < 3 else ", ".join([*shown[:6], *(["…"] if len(shown) > 6 else [])])
 
 
 def _budget(value: int) -> int:

@@ -169,5 +169,8 @@ def test_unknown_estimators_and_missing_documents_are_named() -> None:
     with pytest.raises(BadInput, match="'auto' resamples documents, and curves have none"):
         fit("auto", published())
     few = _measured(3)
-    with pytest.raises(BadInput, match="too few to choose an estimator by cross-validation"):
+    with pytest.raises(
+        BadInput,
+        match="documents are too few to choose an estimator by cross-validation in .* name an estimator such as pooled",
+    ):
         choose(few, _terms(), "auto")

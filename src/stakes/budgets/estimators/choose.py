@@ -89,8 +89,8 @@ def cross_validated(measured: ByDocument, terms: Terms) -> dict[str, float]:
                 scores[name] += cwe_at(left_out, budgets, terms.costs, terms.counts) / FOLDS
         except StakesError as error:
             raise BadInput(
-                f"{len(measured.documents)} documents are too few to choose an estimator by cross-validation in {FOLDS} "
-                f"parts; give more of them, or name an estimator such as pooled (a part of {len(rows)}: {error})"
+                f"{len(measured.documents)} documents are too few to choose an estimator by cross-validation in "
+                f"{FOLDS} parts; give more, or name an estimator such as pooled (a part of {len(rows)}: {error})"
             ) from None
     return scores
 

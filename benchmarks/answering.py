@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.machine import about, about_table, printed
 
 from stakes import models
-from stakes.budgets.calibrate import PAPER_GRID
+from stakes.budgets.paper import PAPER_GRID
 from stakes.data import pages
 from stakes.data.pages.page import Page
 from stakes.models import Request

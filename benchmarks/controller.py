@@ -19,8 +19,8 @@ from statistics import fmean, quantiles
 from typing import NamedTuple
 
 from stakes.budgets.allocate import allocate
-from stakes.budgets.calibrate import PAPER_GRID, PAPER_MEAN
 from stakes.budgets.curve import Curve
+from stakes.budgets.paper import PAPER_GRID, PAPER_MEAN
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.experiments.published import curves as published_curves
 from stakes.gateway.controller import STOCK, Controller, Grant

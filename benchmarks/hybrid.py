@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.calibrate import PAPER_GRID
 from stakes.budgets.curve import Curve, cwe_at
 from stakes.budgets.estimators.choose import Terms
 from stakes.budgets.estimators.hybrid import hybrid
 from stakes.budgets.estimators.pooled import pooled
+from stakes.budgets.paper import PAPER_GRID
 from stakes.evaluation.fingerprint import save_json
 from stakes.evaluation.outcomes import Outcome, read_outcomes
 

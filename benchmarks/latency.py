@@ -3,10 +3,10 @@
     python benchmarks/latency.py --out latency.json                  # one GPU, about nine minutes
     python benchmarks/latency.py --tiny --device cpu                 # tries the whole script on a CPU
 
-Qwen2.5-VL-7B's configuration with random bfloat16 weights, 16 new tokens, synthetic pages scaled to 756 x 1008 (972
-tokens). ``ours`` is ``answer`` from PIL images to text: ``host`` is decoding, fitting and tokenising and is reported
-apart; ratios to the floor are of the rest. ``stock`` is ``generate`` on inputs that are on the device already.
-Milliseconds, medians. Results are written after every part.
+Qwen2.5-VL-7B's configuration with random bfloat16 weights, 16 new tokens, pages (synthetic, or those of ``--pages``)
+scaled to 756 x 1008 (972 tokens). ``ours`` is ``answer`` from PIL images to text: ``host`` is opening, fitting and
+tokenising and is reported apart; ratios to the floor are of the rest. ``stock`` is ``generate`` on inputs that are on
+the device already. Milliseconds, medians. Results are written after every part.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import Bench
 from benchmarks.latency_encoder import encoder_by_kind
 from benchmarks.latency_floors import clocked, encoder
-from benchmarks.latency_model import drawn
 
 from stakes.vision.resize import fit
 from stakes.vision.selectors import make
@@ -37,7 +36,7 @@ BUDGETS = (None, 576, 448, 304, 160, 96, 32)
 
 def grid_of_cells(bench: Bench, batch: int) -> None:
     """Every budget, both mechanisms, with stock beside ours at resolution, which is all that it can do."""
-    pages = drawn(batch, *bench.options.page)
+    pages = bench.pages(batch, *bench.options.page)
     repeats = bench.options.repeats if batch == 1 else max(2, bench.options.repeats // 2)
     for budget in bench.options.budgets:
         label = f"batch {batch}, {budget or 'full'}"
@@ -58,7 +57,7 @@ def grid_of_cells(bench: Bench, batch: int) -> None:
 def two_tiers(bench: Bench) -> dict[str, Any]:
     """Half of the answers at 576 tokens and half at 32, against all at full resolution."""
     batch = bench.options.batch
-    pages = drawn(batch, *bench.options.page)
+    pages = bench.pages(batch, *bench.options.page)
     high, low = bench.options.tiers
     both = bench.cell([high, low] * (batch // 2), "resolution", pages, 3)
     full = bench.results[f"resolution, batch {batch}, full"]
@@ -74,7 +73,7 @@ def deletion_pays(bench: Bench) -> dict[str, Any]:
     side, budget = bench.options.large
     found: dict[str, Any] = {}
     for batch in (1, bench.options.batch):
-        pages = drawn(batch, side, side)
+        pages = bench.pages(batch, side, side)
         full = bench.cell([None] * batch, "resolution", pages, 3)
         kept = bench.cell([budget] * batch, "deletion", pages, 3)
         saved = full["ours"]["without_host"] - kept["ours"]["without_host"]
@@ -133,7 +132,8 @@ def growth(bench: Bench) -> dict[str, Any]:
     points = []
     images = 1
     while images <= batch:
-        cell = bench.cell([bench.options.budgets[-4]] * images, "resolution", drawn(images, *bench.options.page), 2)
+        pages = bench.pages(images, *bench.options.page)
+        cell = bench.cell([bench.options.budgets[-4]] * images, "resolution", pages, 2)
         points.append((images, cell["ours"]["without_host"]))
         images *= 2
     found["images in a batch"] = {**exponent(points), "points": points}
@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9.0, help="no part begins after this; default 9")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch", type=int, default=32, help="the larger of the two batches")
+    parser.add_argument("--pages", type=Path, help="a folder of page images; default: synthetic pages")
     parser.add_argument("--tiny", action="store_true", help="a tiny model and pages, to try the script")
     options = parser.parse_args()
     options.budgets, options.page, options.tiers = BUDGETS, (27, 36), (576, 32)

@@ -18,7 +18,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_floors import Rates, clocked, floors, rates, wait
-from benchmarks.latency_model import NEW_TOKENS, build
+from benchmarks.latency_model import NEW_TOKENS, build, drawn, scans
 
 from stakes.models import Request
 from stakes.models.images import EncodedCache
@@ -41,6 +41,14 @@ class Bench:
         self.rate: Rates = rates(self.device, dtype)
         self.keep("rates", {"TB_per_s": self.rate.bytes / 1e12, "TFLOP_per_s": self.rate.operations / 1e12})
 
+    def pages(self, count: int, columns: int, rows: int) -> list[Any]:
+        """So many pages of so many tokens, from ``--pages`` where that was named."""
+        return drawn(count, columns, rows, self.options.pages)
+
+    def _pages(self) -> str:
+        folder = self.options.pages
+        return f"{len(scans(folder))} scans" if folder else "synthetic (stakes.data.pages)"
+
     def _about(self) -> dict[str, Any]:
         import transformers
 
@@ -54,7 +62,7 @@ class Bench:
             "weights": "random",
             "model": "tiny" if self.options.tiny else "Qwen2.5-VL-7B configuration",
             "new_tokens": NEW_TOKENS,
-            "pages": "synthetic (stakes.data.pages), scaled",
+            "pages": f"{self._pages()}, scaled",
             "times": "milliseconds, medians; ours from PIL images to text, stock from inputs on the device",
         }
 

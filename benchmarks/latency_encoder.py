@@ -22,7 +22,6 @@ from torch.nn.functional import linear
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import Bench
 from benchmarks.latency_floors import clocked, encoder, wait
-from benchmarks.latency_model import drawn
 
 from stakes.models.graphs import Graphs
 from stakes.models.vision_fast import embed
@@ -38,7 +37,7 @@ def encoder_by_kind(bench: Bench) -> dict[str, Any]:
 def _by_kind(bench: Bench, count: int) -> dict[str, Any]:
     model, one = bench.model, bench.model._encoder
     assert one is not None
-    pages = drawn(count, *bench.options.page)
+    pages = bench.pages(count, *bench.options.page)
     pixels, grid = patches(model, pages)
     repeats = 5 if count == 1 else 3
     layout = one._layout(grid)
@@ -59,8 +58,8 @@ Kind = tuple[Callable[[], Any], float, float]  # the work, its operations, and t
 
 def patches(model: Any, pages: Sequence[Any]) -> tuple[Tensor, list[tuple[int, int, int]]]:
     """As ``QwenVL.encode_many``: PIL images -> [P, C] on the device, and (t, h, w) of each."""
-    seen = [model._pixels(page, True, True) for page in pages]
-    return torch.cat([pixels.to(model.device) for pixels, _ in seen]), [shape for _, shape in seen]
+    found: tuple[Tensor, list[tuple[int, int, int]]] = model.heap(pages, [True] * len(pages))
+    return found
 
 
 def products(one: PackedEncoder, pixels: Tensor) -> dict[str, Kind]:

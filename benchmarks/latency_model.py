@@ -8,6 +8,7 @@ all in the vocabulary: a question takes more tokens than with the real one (``te
 from __future__ import annotations
 
 import sys
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,20 @@ def build(device: str, dtype: torch.dtype, tiny: bool) -> QwenVL:
     return QwenVL(made, processor, "qwen2.5-vl", max_new_tokens=NEW_TOKENS, batch_size=32, fast=fast)
 
 
-def drawn(count: int, columns: int, rows: int) -> list[Image.Image]:
-    """Synthetic pages (``stakes.data.pages``), scaled to so many tokens of 28 pixels."""
-    size = (28 * columns, 28 * rows)
-    return [pages.draw("forms", seed, "test").image.convert("RGB").resize(size) for seed in range(count)]
+def drawn(count: int, columns: int, rows: int, folder: Path | None = None) -> list[Image.Image]:
+    """Pages scaled to so many tokens of 28 pixels: those of a folder, in turn, or synthetic ones."""
+    if folder is None:
+        found = [pages.draw("forms", seed, "test").image for seed in range(count)]
+    else:
+        found = [Image.open(path) for path in islice(cycle(scans(folder)), count)]
+    return [page.convert("RGB").resize((28 * columns, 28 * rows)) for page in found]
+
+
+def scans(folder: Path) -> list[Path]:
+    """The PNG and JPEG files of a folder, by name."""
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
+    if not found:
+        raise SystemExit(
+            f"{folder} holds no .png, .jpg or .jpeg file; name a folder of page images, or leave --pages out"
+        )
+    return found

@@ -61,6 +61,7 @@ def tables(results: Results) -> dict[str, Any]:
         "latency-deletion": deletion(results["deletion pays"]),
         "latency-selectors": selectors(results["selectors"]),
         "latency-growth": growth(results["growth"]),
+        "latency-encoder": encoder(results["encoder by kind"]),
         "latency-about": about_table({**about, **{name: f"{rate:.4g}" for name, rate in rates.items()}}),
         "latency-bars": {
             "columns": ["bar", "measured", "met"],
@@ -115,6 +116,19 @@ def selectors(runs: Results) -> dict[str, Any]:
     return {"columns": ["tokens", "redundancy", "encoder", "its floor", "redundancy / encoder"], "rows": rows}
 
 
+def encoder(runs: Results) -> dict[str, Any]:
+    """What its kinds of work take, each replayed alone, and how fast that is."""
+    rows = []
+    for batch, one in runs.items():
+        kinds = {name: kind for name, kind in one.items() if isinstance(kind, dict)}
+        for name, kind in kinds.items():
+            rate = f"{kind['TFLOP_per_s']:.0f}" if "TFLOP_per_s" in kind else ""
+            rows.append([batch.removeprefix("batch "), name, ms(kind["ms"]), rate, f"{kind['TB_per_s']:.1f}"])
+        whole = {"all kinds": one["sum_of_kinds_ms"], "the encoder": one["encoder_ms"], "its floor": one["floor_ms"]}
+        rows += [[batch.removeprefix("batch "), f"**{name}**", ms(took), "", ""] for name, took in whole.items()]
+    return {"columns": ["batch", "kind of work", "ms", "TFLOP/s", "TB/s"], "rows": rows}
+
+
 def growth(runs: Results) -> dict[str, Any]:
     """Exponents over the ladder, and from its last rung but one to its last."""
     rows = []
@@ -138,7 +152,7 @@ def bars(results: Results) -> list[list[str]]:
     one, all_ = results["resolution, batch 1, 304"], cells(results)
     ratio, faster = one["ratio_to_floor"], one["times_faster_than_stock"]
     above = [name for name, cell in all_.items() if cell["ratio_to_floor"] > RATIO]
-    misses = [f"{name}: {all_[name]['ratio_to_floor']:.2f}" for name in above]
+    misses = [f"{name}: {all_[name]['ratio_to_floor']:.3f}" for name in above]
     said = "; ".join([f"{len(all_) - len(above)} of {len(all_)}", *misses])
 
     def ladder(batch: int, budgets: tuple[str, ...]) -> list[float]:

@@ -6,6 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -56,8 +57,22 @@ def test_every_cell_counts(run: Any) -> None:
         cell["ratio_to_floor"] = 1.5
     assert bars(results)[2][1:] == ["26 of 26", "met"]
     results["deletion, batch 1, 96"]["ratio_to_floor"] = 1.51
-    assert bars(results)[2][1:] == ["25 of 26; deletion, batch 1, 96: 1.51", "**missed**"]
+    assert bars(results)[2][1:] == ["25 of 26; deletion, batch 1, 96: 1.510", "**missed**"]
 
 
 def test_rounding_keeps_five_digits_of_every_number() -> None:
     assert rounded({"a": [1234.5678, 3, "x"], "b": 0.000123456}) == {"a": [1234.6, 3, "x"], "b": 0.00012346}
+
+
+def test_pages_come_from_a_folder_in_turn_or_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from benchmarks.latency_model import drawn
+    from PIL import Image
+
+    with pytest.raises(SystemExit, match=r"holds no .png, .jpg or .jpeg file"):
+        drawn(1, 2, 3, tmp_path)
+    for name, grey in (("b.png", 20), ("a.JPG", 200)):
+        Image.new("L", (90, 40), grey).save(tmp_path / name)
+    found = drawn(3, 2, 3, tmp_path)
+    assert [np.asarray(page)[5, 5, 0] for page in found] == pytest.approx([200, 20, 200], abs=2)
+    assert {page.size for page in [*found, *drawn(1, 2, 3)]} == {(56, 84)}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.gateway.controllers import DOCVQA, FLOOR, MEAN, PAGE, policy, spend
 
 from stakes import Curve, Policy, allocate
-from stakes.budgets.calibrate import PAPER_GRID
 from stakes.budgets.curve import cwe_at
+from stakes.budgets.paper import PAPER_GRID
 from stakes.budgets.policy import CurveRecord, TierPlan
 from stakes.gateway.controller import Controller, share
 from stakes.gateway.controller_path import Path

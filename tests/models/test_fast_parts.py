@@ -148,8 +148,8 @@ def test_tokens_ranked_ahead_are_looked_at_before_they_are_kept() -> None:
     model = fresh("qwen2_5_vl", fast=True)
     encode = model.encode_many
 
-    def spoilt(images: Any, exact: Any) -> Any:
-        found = encode(images, exact)
+    def spoilt(*pages: Any) -> Any:
+        found = encode(*pages)
         found[-1].features[3, 3] = float("nan")
         return found
 

@@ -5,6 +5,7 @@ python -m pytest tests/models/test_gpu.py          # one CUDA GPU; skips without
 
 from __future__ import annotations
 
+import warnings
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -120,16 +121,19 @@ def test_the_greedy_order_is_the_references_on_the_same_distances(count: int, ke
 
 
 def test_a_selection_waits_for_the_gpu_once() -> None:
-    """``set_sync_debug_mode`` refuses every wait but the one that ``wait`` asks for by name."""
+    """``set_sync_debug_mode`` tells of every wait."""
     pytest.importorskip("triton")
     scene = Scene(page(1296), drawn(9, D, dtype=torch.bfloat16))
     expected = Redundancy().select(scene, 324).indices
     scene.rankings.clear()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        found = Redundancy().select(scene, 324).indices
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            torch.cuda.set_sync_debug_mode("warn")
+            found = Redundancy().select(scene, 324).indices
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert sum("called a synchronizing CUDA operation" in str(one.message) for one in heard) == 1
     assert torch.equal(found, expected)
 
 

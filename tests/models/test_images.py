@@ -1,5 +1,6 @@
 """The images of a call are opened side by side, each once, and as they would be one by one."""
 
+import hashlib
 import threading
 from collections.abc import Hashable
 from pathlib import Path
@@ -7,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.models.recorded import fresh
 
 from stakes.errors import UnreadableImage
 from stakes.models import Request, images
+from stakes.models.encoding import encode_ahead
 from stakes.models.images import Opened, open_all, open_once
 
 
@@ -50,3 +53,25 @@ def test_an_image_that_cannot_be_opened_is_named_as_ever(monkeypatch: pytest.Mon
     requests = [Request(page(0), "What?"), Request(b"no picture", "What?"), Request(page(1), "What?")]
     with pytest.raises(UnreadableImage):
         open_all(requests, "qwen2.5-vl", {})
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_pixels_are_read_once_for_the_name_and_the_encoder(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "WORKERS", workers)
+    known: dict[Hashable, Opened] = {}
+    for found in open_all(
+        [Request(page(i), "What?", budget) for i in (0, 1) for budget in (None, 20)], "qwen2.5-vl", known
+    ):
+        assert np.array_equal(found.pixels, np.asarray(found.image))
+        person = f"{found.image.width}x{found.image.height}".encode()
+        name = hashlib.blake2b(found.image.tobytes(), digest_size=16, person=person).hexdigest()
+        assert found.key[:2] == (name, found.image.size)
+
+
+def test_no_second_copy_of_the_pixels_stays() -> None:
+    model = fresh("qwen2_5_vl", fast=True)
+    opened: dict[Hashable, Opened] = {}
+    requests = [Request(page(i), "What?", 5, "deletion") for i in (0, 1)]
+    encode_ahead(model, requests, opened)
+    assert [one.pixels for one in opened.values()] == [None, None]
+    assert open_once(Request(page(2), "What?"), "qwen2.5-vl", opened).pixels is None

@@ -120,10 +120,10 @@ def test_a_processor_that_is_no_table_is_asked_every_time() -> None:
 
 
 def test_arrange_puts_the_patches_of_a_token_together() -> None:
-    image = Image.fromarray(np.arange(4 * 8 * 3, dtype=np.uint8).reshape(4, 8, 3))
-    parts = arrange(image, 2, 2)  # 1 x 2 tokens of 2 x 2 patches of 2 x 2 pixels
+    page = np.arange(4 * 8 * 3, dtype=np.uint8).reshape(4, 8, 3)
+    parts = arrange(torch.from_numpy(page)[None], 2, 2)  # 1 x 2 tokens of 2 x 2 patches of 2 x 2 pixels
     assert parts.shape == (8, 3, 4)
-    red = np.asarray(image)[:, :, 0]
+    red = page[:, :, 0]
     assert parts[1, 0].tolist() == red[0:2, 2:4].ravel().tolist()
     assert parts[2, 0].tolist() == red[2:4, 0:2].ravel().tolist()
     assert parts[4, 0].tolist() == red[0:2, 4:6].ravel().tolist()

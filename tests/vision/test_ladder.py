@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.geometry import count_tokens
-from stakes.vision.ladder import Rung, align_ladders, ladder
+from stakes.vision.ladder import Rung, _best_pair, _steps, _walk, align_ladders, ladder
 
 
 def _total(rungs: list[Rung]) -> int:
@@ -140,3 +140,31 @@ def test_what_cannot_be_aligned_is_refused_by_name() -> None:
         align_ladders(ladders, least, [1000.0, 1000.0])
     with pytest.raises(BadInput, match="at least one rung"):
         align_ladders([], 100)
+
+
+def _plain_walk(counts: list[list[int]], total: int, aims: list[float]) -> list[int]:
+    """The walk as it is told: every step is chosen by looking at all of them."""
+    chosen = [min(range(len(c)), key=lambda at: abs(c[at] - aim)) for c, aim in zip(counts, aims, strict=True)]
+    while gap := total - sum(c[at] for c, at in zip(counts, chosen, strict=True)):
+        steps = _steps(counts, chosen)
+        helpful = [step for step in steps if abs(gap - step[0]) < abs(gap)]
+
+        def price(step: tuple[int, int, int]) -> tuple[float, int]:
+            moved, image, _ = step
+            here = counts[image][chosen[image]]
+            return (abs(here + moved - aims[image]) - abs(here - aims[image])) / abs(moved), image
+
+        moves = [min(helpful, key=price)] if helpful else _best_pair(steps, gap)
+        if not moves:
+            break
+        for _, image, towards in moves:
+            chosen[image] += towards
+    return chosen
+
+
+@given(st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=6, unique=True), min_size=1, max_size=30), st.data())
+def test_the_walk_takes_the_cheapest_helpful_step_each_time(drawn: list[list[int]], data: st.DataObject) -> None:
+    counts = [sorted(one) for one in drawn]
+    aims = [float(data.draw(st.integers(1, 60))) for _ in counts]
+    total = data.draw(st.integers(sum(c[0] for c in counts), sum(c[-1] for c in counts)))
+    assert _walk(counts, total, aims) == _plain_walk(counts, total, aims)

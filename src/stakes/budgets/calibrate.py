@@ -22,6 +22,7 @@ from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.estimators import DEFAULT, HYBRID, check_name
 from stakes.budgets.estimators.choose import Choice, Terms, choose
 from stakes.budgets.held_out import HeldOut, held_out
+from stakes.budgets.paper import PAPER_GRID, PAPER_MEAN
 from stakes.budgets.plan import Plan, make_plan
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.budgets.race import Raced
@@ -38,9 +39,6 @@ from stakes.models.about import family_of
 from stakes.models.base import VLM
 from stakes.signals import Signal, to_dict
 from stakes.tiers import as_tiers
-
-PAPER_MEAN = 304
-PAPER_GRID = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
 
 
 @dataclass(frozen=True)

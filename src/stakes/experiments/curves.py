@@ -5,8 +5,8 @@ Paper, table "Token-response curves" (by deletion); the second mechanism stands 
 
 from dataclasses import replace
 
-from stakes.budgets.calibrate import PAPER_GRID
 from stakes.budgets.curve_files import curves_from_outcomes
+from stakes.budgets.paper import PAPER_GRID
 from stakes.errors import InfeasibleBudget
 from stakes.experiments import frontier
 from stakes.experiments.study import Study

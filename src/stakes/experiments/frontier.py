@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.calibrate import PAPER_GRID
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.frontier import Pair, frontier
 from stakes.budgets.held_out import held_out
 from stakes.budgets.marginals import central_marginal
+from stakes.budgets.paper import PAPER_GRID
 from stakes.budgets.split_half import split_half
 from stakes.errors import StakesError
 from stakes.evaluation.asked import Asked

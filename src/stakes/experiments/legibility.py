@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from stakes.budgets.allocate import allocate
-from stakes.budgets.calibrate import PAPER_MEAN
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.held_out import HeldOut, held_out
+from stakes.budgets.paper import PAPER_MEAN
 from stakes.evaluation.answerable import answerable
 from stakes.evaluation.fingerprint import save_json
 from stakes.evaluation.progress import Progress

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from stakes.budgets.calibrate import PAPER_GRID
+from stakes.budgets.paper import PAPER_GRID
 from stakes.evaluation.alignment import Alignment, align
 from stakes.evaluation.answerable import answerable
 from stakes.evaluation.asked import Asked, ask_pages

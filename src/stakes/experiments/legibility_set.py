@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from stakes.budgets.calibrate import PAPER_GRID, PAPER_MEAN
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.frontier import Change, change_ratios, sweep
 from stakes.budgets.held_out import HeldOut, held_out
+from stakes.budgets.paper import PAPER_GRID, PAPER_MEAN
 from stakes.budgets.split_half import HalfResult, split_half
 from stakes.evaluation.answerable import Apart
 from stakes.evaluation.asked import Asked

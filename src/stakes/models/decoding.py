@@ -24,6 +24,7 @@ from stakes.models.folding import folding
 from stakes.models.last_column import last_column
 from stakes.vision.deletion import Batch
 from stakes.vision.deletion_layers import causal_mask
+from stakes.vision.upload import upload
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def greedy(
     """
     ends = end_ids(model)
     penalty = penalty_of(model)
-    seen = [torch.unique(ids) for ids in prompt_ids] if penalty != 1.0 else []
+    seen = [upload(torch.unique(ids), batch.embeds.device) for ids in prompt_ids] if penalty != 1.0 else []
     language_model, embed = model.model.language_model, model.get_input_embeddings()
     cache, before = past or (new_cache(language_model.config), batch.mask[:, :0])
     mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), max_new_tokens)), 1)
@@ -116,7 +117,7 @@ def read_past(model: Any, batch: Batch, mask: Tensor, cache: RoomyCache, size: i
     with last_column(language_model), folding(language_model) as folded:
         for start in range(0, len(batch.mask), size):
             rows = slice(start, start + size)
-            gap = columns - int(batch.mask[rows].sum(1).max())
+            gap = columns - max(batch.lengths[rows])
             seen: Any = mask[rows]
             if folded:
                 seen = causal_mask(seen.bool(), columns - gap, "sdpa", batch.embeds.dtype)

@@ -10,7 +10,7 @@ import torch
 
 from stakes.models.base import DEFAULT_SELECTOR, Request
 from stakes.models.clock import Clock
-from stakes.models.images import Encoded, Opened, by_area, open_all, open_once
+from stakes.models.images import Encoded, Opened, by_area, let_go, open_all, open_once
 from stakes.models.memory import image_that_fits, out_of_memory
 from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene, Selector
@@ -44,20 +44,23 @@ def encode_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashab
     """Encode the new images of a call together; milliseconds by stage. Those that want attention come later."""
     clock = Clock(vlm.device)
     new: dict[Hashable, Opened] = {}
-    with clock("host"):
+    with clock("host", wait=False):
         for request, found in zip(requests, open_all(requests, vlm.family, opened), strict=True):
             selector = selector_of(request)
             if not _listens(selector) and vlm.cache.get(found.key, attention=False) is None:
                 new[found.key] = found
     held = 0
     with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
-        for lot in by_area(list(new.values())):
+        for lot in by_area(sorted(new.values(), key=lambda found: found.key[1])):  # pages of one size stand together
             if 2 * held > vlm.cache.limit:  # more would push out what nobody has asked about yet
                 break
-            encoded = vlm.encode_many([found.image for found in lot], [found.key[2] for found in lot])
+            encoded = vlm.encode_many(
+                [found.image for found in lot], [found.key[2] for found in lot], [found.pixels for found in lot]
+            )
             for found, one in zip(lot, encoded, strict=True):
                 vlm.cache.put(found.key, one)
                 held += one.bytes
+    let_go(opened)
     with clock("selector"), suppress(torch.OutOfMemoryError):  # and so for their rankings
         _rank_ahead(vlm, requests, opened)
     return dict(clock.spent)

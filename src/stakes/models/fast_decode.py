@@ -31,6 +31,7 @@ from stakes.models.fast_weights import known, layer_weights
 from stakes.models.graphs import Graphs
 from stakes.models.static_cache import StaticCache
 from stakes.vision.deletion import Batch
+from stakes.vision.upload import upload
 
 LARGEST = 4096  # tokens; a longer prefill keeps the GPU busy without being recorded
 LATE = 2  # steps
@@ -81,15 +82,17 @@ class FastDecoder:
         """As ``decoding.greedy``. ``drops``: the in-model selector at work, which knows each layer's tokens."""
         penalty = penalty_of(model)
         count = len(prompt_ids)
-        lengths: list[int] = batch.mask.sum(1).tolist()
+        lengths = batch.lengths
         width = batch.mask.shape[1] if past is None else batch.mask.shape[1] + past[1].shape[1]
         state = self._state(rows_for(count), width + max_new_tokens, max_new_tokens, penalty != 1.0)
         logits_by_step: list[Tensor] = []
         with clock("prefill"):
             self._prepare(state, penalty)
             state.begin()
-            for row, ids in enumerate(prompt_ids if penalty != 1.0 else ()):
-                state.seen[row, ids] = True
+            if penalty != 1.0:
+                rows = torch.arange(count).repeat_interleave(torch.tensor([len(ids) for ids in prompt_ids]))
+                where = upload(torch.stack((rows, torch.cat(list(prompt_ids)))), state.seen.device)
+                state.seen[where[0], where[1]] = True
             self._factors(state, batch, max_new_tokens)
             if past is None and drops is None:
                 logits = self._read(state, batch, lengths, penalty)

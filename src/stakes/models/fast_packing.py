@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stakes.vision.deletion import Batch
+from stakes.vision.upload import upload
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,19 @@ def packed(
     own = torch.tensor(lengths)
     row = torch.arange(size).repeat_interleave(own)
     column = torch.cat([torch.arange(length) for length in lengths])
-    flat = (row * columns + columns - own[row] + column).to(device)  # a prompt stands on the right
+    flat = upload(row * columns + columns - own[row] + column, device)  # a prompt stands on the right
     cos, sin = (x.flatten(0, 1)[flat] for x in rotary(batch.positions))
     ends = pad(own.cumsum(0), (1, 0)).int()
     return Packed(
         embeds=batch.embeds.flatten(0, 1)[flat],
         cos=cos,
         sin=sin,
-        rows=row.to(device),
-        columns=column.to(device),
-        ends=ends.to(device),
+        rows=upload(row, device),
+        columns=upload(column, device),
+        ends=upload(ends, device),
         lengths=lengths,
         longest=max(lengths),
-        last=pad(ends[1:].long() - 1, (0, rows - size)).to(device),
+        last=upload(pad(ends[1:].long() - 1, (0, rows - size)), device),
         visual=batch.visual.flatten()[flat].nonzero()[:, 0] if batch.deepstack else flat[:0],
         deepstack=batch.deepstack,
     )

@@ -5,20 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from stakes.models.base import Request
 from stakes.vision.decode import open_image
 from stakes.vision.resize import Fitted, fit
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 WORKERS = min(8, os.cpu_count() or 1)  # images of one call that are opened at once
 
@@ -76,22 +74,22 @@ class EncodedCache:
         return len(self._images)
 
 
-def digest(image: Image) -> str:
+def digest(data: bytes, size: tuple[int, int]) -> str:
     """A name for the pixels: the same picture from a path, bytes or memory has the same name."""
-    return hashlib.blake2b(
-        image.tobytes(), digest_size=16, person=f"{image.width}x{image.height}".encode()[:16]
-    ).hexdigest()
+    return hashlib.blake2b(data, digest_size=16, person=f"{size[0]}x{size[1]}".encode()[:16]).hexdigest()
 
 
 class Opened(NamedTuple):
     """What ``fit`` made of an image (None: no budget by resolution), the image to encode, and its name.
 
-    The name: digest of the pixels, size, and whether that size is a fitted one.
+    The name: digest of the pixels, size, and whether that size is a fitted one. ``pixels``: the bytes of that digest as
+    an array [H, W, 3], read-only; only from ``open_all``, and until ``let_go``.
     """
 
     fitted: Fitted | None
     image: Any
     key: tuple[str, tuple[int, int], bool]
+    pixels: Any = None
 
 
 def by_area(images: list[Opened], limit: int = 32 << 20) -> Iterator[list[Opened]]:
@@ -113,7 +111,7 @@ def open_once(request: Request, family: str, opened: dict[Hashable, Opened]) -> 
     """The request's image, fitted to its budget where resolution realises it; ``opened``: those of this call."""
     name = _name(request)
     if name not in opened:
-        opened[name] = _open(request, family)
+        opened[name] = _open(request, family)._replace(pixels=None)  # the image has them too
     return opened[name]
 
 
@@ -123,10 +121,22 @@ def open_all(requests: Sequence[Request], family: str, opened: dict[Hashable, Op
     for request in requests:
         if _name(request) not in opened:
             new.setdefault(_name(request), request)
-    if len(new) > 1 and WORKERS > 1:
-        with ThreadPoolExecutor(min(len(new), WORKERS)) as pool:
-            opened.update(zip(new, pool.map(lambda request: _open(request, family), new.values()), strict=True))
-    return [open_once(request, family, opened) for request in requests]
+    found = side_by_side(lambda request: _open(request, family), list(new.values()))
+    opened.update(zip(new, found, strict=True))
+    return [opened[_name(request)] for request in requests]
+
+
+def let_go(opened: dict[Hashable, Opened]) -> None:
+    """Keep the images alone, without a second copy of their pixels."""
+    opened.update({name: one._replace(pixels=None) for name, one in opened.items()})
+
+
+def side_by_side(work: Callable[..., Any], *items: Sequence[Any]) -> list[Any]:
+    """``map``, on threads where there is more than one item and more than one core."""
+    if len(items[0]) < 2 or WORKERS < 2:
+        return list(map(work, *items))
+    with ThreadPoolExecutor(min(len(items[0]), WORKERS)) as pool:
+        return list(pool.map(work, *items))
 
 
 def _budget(request: Request) -> int | None:
@@ -142,4 +152,8 @@ def _open(request: Request, family: str) -> Opened:
     budget = _budget(request)
     fitted = None if budget is None else fit(request.image, budget, family)
     image = open_image(request.image) if fitted is None else fitted.image
-    return Opened(fitted, image, (digest(image), image.size, fitted is not None))
+    data = image.tobytes()
+    pixels = None
+    if image.mode == "RGB":
+        pixels = np.frombuffer(data, np.uint8).reshape(image.height, image.width, 3)
+    return Opened(fitted, image, (digest(data, image.size), image.size, fitted is not None), pixels)

@@ -55,8 +55,8 @@ class LocalVLM:
         """A PIL image -> its merged features; ``exact``: at its own size, which is a fitted one."""
         raise NotImplementedError
 
-    def encode_many(self, images: Sequence[Any], exact: Sequence[bool]) -> list[Encoded]:
-        """Several images; in one call where the family can."""
+    def encode_many(self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()) -> list[Encoded]:  # noqa: ARG002
+        """Several images; in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
         return [self.encode(image, exact=one, attention=False) for image, one in zip(images, exact, strict=True)]
 
     def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
@@ -90,7 +90,7 @@ class LocalVLM:
         with self._one_at_a_time, torch.inference_mode():  # hooks sit on the one model: no two batches at once
             opened: dict[Hashable, Opened] = {}
             ahead = encode_ahead(self, requests, opened) if self.fast_decoder is not None else {}
-            jobs = [self.prepare(request, opened) for request in requests]
+            jobs = prepare(self, requests, opened)
             for job in jobs:
                 for stage, ms in ahead.items():
                     job.spent[stage] = job.spent.get(stage, 0.0) + ms / len(jobs)
@@ -104,7 +104,8 @@ class LocalVLM:
 
         ``opened``: images of this call, fitted and named already, so that each is so once.
         """
-        return prepare(self, request, {} if opened is None else opened)
+        (job,) = prepare(self, [request], {} if opened is None else opened)
+        return job
 
     def _batch(self, jobs: Sequence[Job], groups: list[list[int]]) -> Iterator[tuple[int, Answer]]:
         """Answers by place: what each group shares is read once, then its questions."""

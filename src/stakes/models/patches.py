@@ -11,7 +11,7 @@ The processor also repeats a still image ``temporal`` times, to look like a film
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,36 +29,58 @@ class Patches:
     merge: int
     least: int
     most: int
+    _tables: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def side(self) -> int:
         """Pixels along one side of a token."""
         return self.patch * self.merge
 
-    def of(self, image: Image.Image, *, exact: bool, device: torch.device | None = None) -> Tensor | None:
-        """[P, 3 * patch * patch] of one frame; None where the processor would change the image's size first.
+    def takes(self, image: Image.Image, *, exact: bool) -> bool:
+        """Whether the processor would leave the image's size alone.
 
-        ``exact``: the size is a fitted one, which the processor is told to leave alone whatever its limits. ``device``:
-        where the work is done; bytes are a quarter of what floats take on the way there.
+        ``exact``: the size is a fitted one, which the processor is told to leave alone whatever its limits.
         """
         if image.width % self.side or image.height % self.side or image.mode != "RGB":
+            return False
+        return exact or self.least <= image.width * image.height <= self.most
+
+    def of(self, image: Image.Image, *, exact: bool, device: torch.device | None = None) -> Tensor | None:
+        """[P, 3 * patch * patch] of one frame; None where the processor would change the image's size first."""
+        if not self.takes(image, exact=exact):
             return None
-        if not exact and not self.least <= image.width * image.height <= self.most:
-            return None
-        values = arrange(image, self.patch, self.merge, device).int()
-        values += 256 * torch.arange(3, dtype=torch.int32, device=device)[:, None]
-        return self.table.to(values.device).index_select(0, values.view(-1)).view(len(values), -1)
+        return self.of_stack(torch.from_numpy(np.array(image))[None].to(device))
+
+    def of_stack(self, pixels: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """[n, H, W, 3] bytes of n pages of one size -> [n * P, 3 * patch * patch], page after page.
+
+        The work is done where the bytes are. ``dtype``: of the table; what comes out is the float32 number cast to it.
+        """
+        table, channel = self._table(pixels.device, dtype)
+        values = arrange(pixels, self.patch, self.merge).int()
+        values += channel
+        return table.index_select(0, values.view(-1)).view(len(values), -1)
+
+    def _table(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The table, [3 x 256], and where each channel's part of it begins, [3, 1]; made once for each device."""
+        if (device, dtype) not in self._tables:
+            channel = 256 * torch.arange(3, dtype=torch.int32)[:, None]
+            self._tables[device, dtype] = self.table.to(device, dtype), channel.to(device)
+        return self._tables[device, dtype]
 
     def grid(self, image: Image.Image) -> tuple[int, int, int]:
         """(t, h, w) in patches, as the processor counts them."""
         return 1, image.height // self.patch, image.width // self.patch
 
 
-def arrange(image: Image.Image, patch: int, merge: int, device: torch.device | None = None) -> Tensor:
-    """RGB -> [P, 3, patch * patch] uint8: tokens in reading order, and the merge x merge patches of each so as well."""
-    pixels = torch.from_numpy(np.array(image)).to(device)
-    rows, columns = image.height // (patch * merge), image.width // (patch * merge)
-    parts = pixels.view(rows, merge, patch, columns, merge, patch, 3).permute(0, 3, 1, 4, 6, 2, 5)
+def arrange(pixels: Tensor, patch: int, merge: int) -> Tensor:
+    """[n, H, W, 3] bytes -> [n * P, 3, patch * patch], page after page.
+
+    Tokens stand in reading order, and so do the merge x merge patches of each.
+    """
+    count, height, width, _ = pixels.shape
+    rows, columns = height // (patch * merge), width // (patch * merge)
+    parts = pixels.view(count, rows, merge, patch, columns, merge, patch, 3).permute(0, 1, 4, 2, 5, 7, 3, 6)
     return parts.reshape(-1, 3, patch * patch)
 
 
@@ -83,7 +105,7 @@ def learn(processor: Any) -> Patches | None:
     if seen is None or expected is None:
         return None
     table = torch.zeros(3, 256)
-    where = arrange(probe, patch, merge).long()
+    where = arrange(torch.from_numpy(levels)[None], patch, merge).long()
     for channel in range(3):
         table[channel][where[:, channel]] = seen[:, channel]
     found = Patches(table.view(-1), patch, merge, least, most)

@@ -14,6 +14,7 @@ from torch import Tensor
 from stakes.models.images import Encoded
 from stakes.models.local import LocalVLM
 from stakes.models.ops import chosen
+from stakes.models.page_heap import runs, stacked
 from stakes.models.vision_fast import by_size, faster, takes_one_frame, windows
 from stakes.models.vision_packed import PackedEncoder
 from stakes.vision.geometry import count_tokens
@@ -47,19 +48,34 @@ class QwenVL(LocalVLM):
         looks, keys = self._attention(heard, shape) if attention else (None, None)
         return Encoded(torch.cat(tuple(out.pooler_output)), shape, deepstack, looks, keys)
 
-    def encode_many(self, images: Sequence[Any], exact: Sequence[bool]) -> list[Encoded]:
+    def encode_many(self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()) -> list[Encoded]:
         """Several images in one call where the encoder allows it."""
         encoder = self._encoder
         if encoder is None:
             return super().encode_many(images, exact)
         with self._one_at_a_time:
-            seen = [self._pixels(image, one, True) for image, one in zip(images, exact, strict=True)]
-            frames = max(pixels.shape[1] for pixels, _ in seen)  # one frame, unless the processor had to be asked
-            pixels = torch.cat([_frames(pixels, frames).to(self.device) for pixels, _ in seen])
-            grid = [shape for _, shape in seen]
-            features = encoder(pixels, grid)
+            heap, grid = self.heap(images, exact, pixels)
+            features = encoder(heap, grid)
         counts = [t * h * w // self._merge**2 for t, h, w in grid]
         return [Encoded(part, shape) for part, shape in zip(torch.split(features, counts), grid, strict=True)]
+
+    def heap(
+        self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()
+    ) -> tuple[Tensor, list[tuple[int, int, int]]]:
+        """Images -> their patches one after another, [P, C] in the encoder's own dtype, and (t, h, w) of each."""
+        patches, kind = self.processor.patches, self.model.model.visual.patch_embed.proj.weight.dtype
+        parts: list[Tensor] = []
+        grid: list[tuple[int, int, int]] = []
+        for some, pages in runs(patches, images, exact, pixels):
+            if patches is not None and pages:
+                parts.append(patches.of_stack(stacked(pages, self.device), kind))
+                grid += [patches.grid(image) for image in some]
+            else:
+                values, shape = self._pixels(some[0], exact[len(grid)], False)
+                parts.append(values.to(self.device, kind))
+                grid.append(shape)
+        frames = max(part.shape[1] for part in parts)  # one frame, unless the processor had to be asked
+        return parts[0] if len(parts) == 1 else torch.cat([_frames(part, frames) for part in parts]), grid
 
     @cached_property
     def _encoder(self) -> PackedEncoder | None:

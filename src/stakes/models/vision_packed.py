@@ -98,7 +98,8 @@ class PackedEncoder:
             else:
                 x, h = ops.add_norm(x, more, first.weight, first.variance_epsilon)
             states = linear(h, attn.qkv.weight, attn.qkv.bias).view(len(x), 3, attn.num_heads, -1)
-            query, key = (ops.turn(states[:, i], one.cos, one.sin) for i in (0, 1))
+            turned = ops.turn(states[:, :2].flatten(1, 2), one.cos, one.sin)  # so that angles are read once
+            query, key = turned.chunk(2, 1)
             ends, lengths = one.images if index in visual.fullatt_block_indexes else one.windows
             seen = ops.attend_packed(query, key, states[:, 2], ends, lengths, max(lengths), attn.scaling, False)
             out = linear(seen.reshape(len(x), -1), attn.proj.weight, attn.proj.bias)

@@ -18,13 +18,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stakes.vision.upload import upload
+
 
 @dataclass(frozen=True)
 class Selection:
     """Which of N visual tokens stay, and what they become.
 
-    ``indices``: [k] sorted and unique. ``merge``: [k, N] or None; row i holds the weights with which all N tokens form
-    the i-th token that stays. None means that the kept tokens stay as they are.
+    ``indices``: [k] sorted and unique, on the host where a ``Selector`` made them. ``merge``: [k, N] or None; row i
+    holds the weights with which all N tokens form the i-th token that stays. None means that the kept tokens stay as
+    they are.
     """
 
     indices: Tensor
@@ -33,7 +36,7 @@ class Selection:
     def apply(self, features: Tensor) -> Tensor:
         """[N, D] -> [k, D]: the kept rows, or the merged ones."""
         if self.merge is None:
-            return features[self.indices]
+            return features[upload(self.indices, features.device)]
         return (self.merge.to(torch.float32) @ features.to(torch.float32)).to(features.dtype)
 
 
@@ -43,7 +46,8 @@ class Prompt:
 
     ``embeds``: [T, D]. ``positions``: [P, T], P = 3 for M-RoPE and 1 for plain positions. ``visual``: [N] the sorted
     columns that hold image tokens. ``deepstack``: per level [N, D], added after the first decoder layers (Qwen3-VL).
-    ``next_position``: where decoding goes on, the position after the unpruned sequence.
+    ``next_position``: where decoding goes on, the position after the unpruned sequence. Positions and columns stay on
+    the host: ``pack`` sends those of a batch together.
     """
 
     embeds: Tensor
@@ -63,7 +67,8 @@ class Batch:
     """Prompts of any lengths, padded on the left so that every last token is in the last column.
 
     ``embeds``: [B, T, D]. ``mask``: [B, T] 1 where there is a token. ``positions``: [P, B, T]. ``visual``: [B, T] bool.
-    ``next_positions``: [B]. ``deepstack``: per level [sum of N, D] in row order.
+    ``next_positions``: [B]. ``lengths``: by row the tokens, known to the host. ``deepstack``: per level [sum of N, D],
+    in row order.
     """
 
     embeds: Tensor
@@ -71,22 +76,25 @@ class Batch:
     positions: Tensor
     visual: Tensor
     next_positions: Tensor
+    lengths: list[int]
     deepstack: tuple[Tensor, ...] = ()
 
 
 def delete(prompt: Prompt, selection: Selection) -> Prompt:
     """The same prompt without the visual tokens that were not selected; nothing else moves."""
-    stays = torch.ones(prompt.embeds.shape[0], dtype=torch.bool, device=prompt.embeds.device)
+    stays = torch.ones(len(prompt.embeds), dtype=torch.bool)
     stays[prompt.visual] = False
-    kept = prompt.visual[selection.indices]
+    kept = prompt.visual[selection.indices.cpu()]
     stays[kept] = True
+    columns = stays.cumsum(0) - 1
+    left = stays.nonzero()[:, 0]
+    device = prompt.embeds.device
     embeds = prompt.embeds
     if selection.merge is not None:
-        embeds = embeds.index_copy(0, kept, selection.apply(embeds[prompt.visual]))
-    columns = stays.cumsum(0) - 1
-    left = stays.nonzero()[:, 0]  # once: a GPU is waited for here, to hear how many
+        seen = embeds[upload(prompt.visual, device)]
+        embeds = embeds.index_copy(0, upload(kept, device), selection.apply(seen))
     return Prompt(
-        embeds=embeds[left],
+        embeds=embeds[upload(left, device)],
         positions=prompt.positions[:, left],
         visual=columns[kept],
         next_position=prompt.next_position,
@@ -100,35 +108,35 @@ def zero_mask(prompt: Prompt, selection: Selection) -> Prompt:
     They still take part in attention (a zero vector has a key: the bias, rotated), so generation is disturbed and no
     compute is saved.
     """
-    dropped = torch.ones(prompt.tokens, dtype=torch.bool, device=prompt.embeds.device)
-    dropped[selection.indices] = False
-    embeds = prompt.embeds.clone()
-    embeds[prompt.visual[dropped]] = 0
-    deepstack = tuple(level.masked_fill(dropped[:, None], 0) for level in prompt.deepstack)
+    dropped = torch.ones(prompt.tokens, dtype=torch.bool)
+    dropped[selection.indices.cpu()] = False
+    device = prompt.embeds.device
+    embeds = prompt.embeds.index_fill(0, upload(prompt.visual[dropped], device), 0)
+    there = upload(dropped, device)[:, None]
+    deepstack = tuple(level.masked_fill(there, 0) for level in prompt.deepstack)
     return Prompt(embeds, prompt.positions, prompt.visual, prompt.next_position, deepstack)
 
 
 def pack(prompts: Sequence[Prompt]) -> Batch:
     """Left-pad the prompts into one batch; padding is masked and stands at position 0."""
-    first = prompts[0]
-    length = max(len(prompt.embeds) for prompt in prompts)
-    size = len(prompts)
-    device = first.embeds.device
-    embeds = first.embeds.new_zeros(size, length, first.embeds.shape[-1])
-    mask = torch.zeros(size, length, dtype=torch.long, device=device)
-    positions = torch.zeros(len(first.positions), size, length, dtype=torch.long, device=device)
-    visual = torch.zeros(size, length, dtype=torch.bool, device=device)
+    first = prompts[0].embeds
+    lengths = [len(prompt.embeds) for prompt in prompts]
+    size, length, axes = len(prompts), max(lengths), len(prompts[0].positions)
+    numbers = torch.zeros(axes + 2, size, length, dtype=torch.long)  # positions, mask, visual: to the device at once
     for row, prompt in enumerate(prompts):
-        start = length - len(prompt.embeds)
-        embeds[row, start:] = prompt.embeds
-        mask[row, start:] = 1
-        positions[:, row, start:] = prompt.positions
-        visual[row, start + prompt.visual] = True
+        start = length - lengths[row]
+        numbers[:axes, row, start:] = prompt.positions
+        numbers[axes, row, start:] = 1
+        numbers[axes + 1, row, start + prompt.visual] = 1
+    numbers = upload(numbers, first.device)
+    padding = first.new_zeros(length - min(lengths), first.shape[-1])
+    parts = [part for prompt in prompts for part in (padding[: length - len(prompt.embeds)], prompt.embeds)]
     return Batch(
-        embeds=embeds,
-        mask=mask,
-        positions=positions,
-        visual=visual,
-        next_positions=torch.tensor([prompt.next_position for prompt in prompts], device=device),
+        embeds=torch.cat(parts).view(size, length, -1),
+        mask=numbers[axes],
+        positions=numbers[:axes],
+        visual=numbers[axes + 1].bool(),
+        next_positions=upload(torch.tensor([prompt.next_position for prompt in prompts]), first.device),
+        lengths=lengths,
         deepstack=tuple(torch.cat(levels) for levels in zip(*(p.deepstack for p in prompts), strict=True)),
     )

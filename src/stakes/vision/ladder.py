@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.anyres import AnyRes
 
 TOLERANCE = 0.0002
+Step = tuple[int, int, int]  # tokens that it adds, image, +1 or -1
 MOVED = 512  # images, spread over the whole set, that the search together may move
 
 
@@ -104,27 +106,56 @@ def align_ladders(
 def _walk(counts: Sequence[Sequence[int]], total: int, aims: Sequence[float]) -> list[int]:
     chosen = [min(range(len(c)), key=lambda at: abs(c[at] - aim)) for c, aim in zip(counts, aims, strict=True)]
     gap = total - _spent(counts, chosen)
+    steps = _Cheapest(counts, chosen, aims)
     while gap:
-        steps = _steps(counts, chosen)
-        helpful = [step for step in steps if abs(gap - step[0]) < abs(gap)]
-        if helpful:
-            moves = [min(helpful, key=lambda step: _price(step, counts, chosen, aims))]
-        else:
-            moves = _best_pair(steps, gap)
+        moves = steps.towards(gap) or _best_pair(_steps(counts, chosen), gap)
         if not moves:
             break
         for moved, image, towards in moves:
             chosen[image] += towards
             gap -= moved
+            steps.add(image)
     return chosen
+
+
+class _Cheapest:
+    """The cheapest single step that brings a walk nearer, without looking at all images for each.
+
+    A step helps where |gap - moved| < |gap|: it goes the gap's way and moves less than twice the gap. Gaps only shrink,
+    so a step that is too long once stays so, and each is taken off its heap once: n log n over a whole walk.
+    """
+
+    def __init__(self, counts: Sequence[Sequence[int]], chosen: Sequence[int], aims: Sequence[float]) -> None:
+        self.counts, self.chosen, self.aims = counts, chosen, aims
+        self.heaps: dict[int, list[tuple[float, int, int]]] = {1: [], -1: []}
+        for image in range(len(counts)):
+            self.add(image)
+
+    def add(self, image: int) -> None:
+        """Both steps of an image from where it is now; those from where it was are passed over when they come up."""
+        at = self.chosen[image]
+        for towards, heap in self.heaps.items():
+            if 0 <= at + towards < len(self.counts[image]):
+                heappush(heap, (_price(image, towards, self.counts, self.chosen, self.aims), image, at))
+
+    def towards(self, gap: int) -> list[Step]:
+        """The step that leaves its target least per token moved, of those that help, then the earlier image's."""
+        towards = 1 if gap > 0 else -1
+        heap = self.heaps[towards]
+        while heap:
+            _, image, at = heappop(heap)
+            moved = self.counts[image][at + towards] - self.counts[image][at]
+            if at == self.chosen[image] and abs(moved) < 2 * abs(gap):
+                return [(moved, image, towards)]
+        return []
 
 
 def _spent(counts: Sequence[Sequence[int]], chosen: Sequence[int]) -> int:
     return sum(count[at] for count, at in zip(counts, chosen, strict=True))
 
 
-def _steps(counts: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Every single step from here: (tokens it adds, image, +1 or -1)."""
+def _steps(counts: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[Step]:
+    """Every single step from here."""
     return [
         (counts[i][at + towards] - counts[i][at], i, towards)
         for i, at in enumerate(chosen)
@@ -134,16 +165,14 @@ def _steps(counts: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[tuple
 
 
 def _price(
-    step: tuple[int, int, int], counts: Sequence[Sequence[int]], chosen: Sequence[int], aims: Sequence[float]
-) -> tuple[float, int]:
-    """How much further from its target a step takes its image, per token moved; then the image's place."""
-    moved, image, _ = step
-    here = counts[image][chosen[image]]
-    further = abs(here + moved - aims[image]) - abs(here - aims[image])
-    return further / abs(moved), image
+    image: int, towards: int, counts: Sequence[Sequence[int]], chosen: Sequence[int], aims: Sequence[float]
+) -> float:
+    """How much further from its target a step takes its image, per token moved."""
+    here, there = (counts[image][chosen[image] + step] for step in (0, towards))
+    return (abs(there - aims[image]) - abs(here - aims[image])) / abs(there - here)
 
 
-def _best_pair(steps: Sequence[tuple[int, int, int]], gap: int) -> list[tuple[int, int, int]]:
+def _best_pair(steps: Sequence[Step], gap: int) -> list[Step]:
     """The two steps on different images whose sum comes nearest to the gap; none where that is no nearer than here."""
     ordered = sorted(steps)
     best, nearest = [], abs(gap)

@@ -16,7 +16,6 @@ The base checks what comes back. Selectors that drop inside the language model d
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -26,6 +25,7 @@ from torch import Tensor
 
 from stakes.errors import BadInput, LedgerBreach
 from stakes.vision.deletion import Selection
+from stakes.vision.upload import upload
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Scene:
     """All that a selector may look at before the first decoder layer; N visual tokens in reading order.
 
     ``features``: [N, D] merged features, as the language model receives them. ``question``: [L, D] input embeddings
-    of the question's tokens. ``sample``: what the dice are seeded with. ``received``: [N] encoder attention that each
-    token received. ``keys``: [N, h] head-mean keys of the same encoder block. The last two only where the selector
-    says ``needs_encoder_attention``.
+    of the question's tokens, only where the selector says ``per_image = False``. ``sample``: what the dice are seeded
+    with. ``received``: [N] encoder attention that each token received. ``keys``: [N, h] head-mean keys of the same
+    encoder block. The last two only where the selector says ``needs_encoder_attention``.
     """
 
     features: Tensor
@@ -80,14 +80,17 @@ class Selector:
         return Selection(scene.rankings[self][:budget])
 
     def rank_ahead(self, scenes: Sequence[Scene], counts: Sequence[int]) -> None:
-        """Rank several images for the selections to come; what is ranked is checked, and the host waits once."""
+        """Rank several images for the selections to come; what is ranked is checked, and the host waits once.
+
+        The rankings are kept on the host, where selections are made of them.
+        """
         ranked = self.rank_many(scenes, counts)
-        looks = [extremes(scene) for scene in scenes]
+        there = on_its_way(torch.cat(ranked))
+        seen = extremes(scenes)
         wait(scenes[0].features)
-        for seen in looks:
-            check_extremes(seen, self.name)
-        for scene, ranking in zip(scenes, ranked, strict=True):
-            scene.rankings[self] = ranking
+        check_extremes(seen, self.name)
+        for scene, ranking in zip(scenes, torch.split(there, [len(one) for one in ranked]), strict=True):
+            scene.rankings[self] = ranking.clone()  # or one image would keep the numbers of all
 
     def select(self, scene: Scene, budget: int) -> Selection:
         """``choose``, checked: exactly ``budget`` sorted unique indices of this image."""
@@ -100,9 +103,12 @@ class Selector:
 
     def select_unseen(self, scene: Scene, budget: int) -> Selection:
         """The same, ranked before anybody knows that these are numbers: the host hears of both, and waits, once."""
-        seen = extremes(scene)
+        seen = extremes([scene])
         try:
-            return checked(self.choose(scene, budget), budget, len(scene.features), self.name, seen)
+            found = self.choose(scene, budget)
+            if not found.indices.is_cuda:  # ``checked`` would have nothing to wait for
+                wait(scene.features)
+            return checked(found, budget, len(scene.features), self.name, seen)
         except BadInput:
             scene.rankings.pop(self, None)
             raise
@@ -122,22 +128,26 @@ def check_finite(scene: Scene, name: str) -> None:
     The least and the greatest value are NaN where any value is: 0.8 ms for 1,296 x 3,584 features on one core, where
     ranking them by redundancy takes 180.
     """
-    seen = extremes(scene)
+    seen = extremes([scene])
     wait(scene.features)
     check_extremes(seen, name)
 
 
-def extremes(scene: Scene) -> dict[str, tuple[Tensor, Tensor]]:
-    """The least and the greatest value of whatever a selector may look at, on their way to the host: ``wait``."""
-    seen = {"features": scene.features, "question": scene.question, "received": scene.received, "keys": scene.keys}
-    some = {what: values.aminmax() for what, values in seen.items() if values is not None and values.numel()}
-    return {what: (on_its_way(least), on_its_way(most)) for what, (least, most) in some.items()}
+def extremes(scenes: Sequence[Scene]) -> dict[str, Tensor]:
+    """The least and the greatest values of whatever a selector may look at, on their way to the host: ``wait``."""
+    found: dict[str, list[Tensor]] = {}
+    for scene in scenes:
+        looks = {"features": scene.features, "question": scene.question, "received": scene.received, "keys": scene.keys}
+        for what, values in looks.items():
+            if values is not None and values.numel():
+                found.setdefault(what, []).extend(values.aminmax())
+    return {what: on_its_way(torch.stack(values)) for what, values in found.items()}
 
 
-def check_extremes(seen: dict[str, tuple[Tensor, Tensor]], name: str) -> None:
+def check_extremes(seen: dict[str, Tensor], name: str) -> None:
     """``check_finite`` of values that have arrived."""
     for what, values in seen.items():
-        if not all(math.isfinite(value) for value in values):
+        if not bool(values.isfinite().all()):
             raise BadInput(
                 f"selector {name!r} cannot rank tokens whose {what} are not all finite numbers (NaN or infinity); "
                 "load the model in bfloat16 or float32"
@@ -156,16 +166,16 @@ def wait(values: Tensor) -> None:
 
 
 def checked(
-    selection: Selection, budget: int, native: int, name: str, seen: dict[str, tuple[Tensor, Tensor]] | None = None
+    selection: Selection, budget: int, native: int, name: str, seen: dict[str, Tensor] | None = None
 ) -> Selection:
-    """The selection in sequence order, after asserting that it spends the budget exactly.
+    """The selection in sequence order, on the host, after asserting that it spends the budget exactly.
 
     A GPU is waited for once: indices and ``seen``, the ``extremes`` of what was ranked, are looked at on the host.
     """
-    sorted_, order = selection.indices.sort()
-    indices = on_its_way(sorted_)
-    wait(sorted_)
+    there = on_its_way(selection.indices)
+    wait(selection.indices)
     check_extremes(seen or {}, name)
+    indices, order = there.sort()
     unique = len(indices) < 2 or bool((indices[1:] > indices[:-1]).all())
     inside = len(indices) == 0 or (int(indices[0]) >= 0 and int(indices[-1]) < native)
     if len(indices) != budget or not unique or not inside:
@@ -173,8 +183,8 @@ def checked(
             f"selector {name!r} returned {len(indices)} indices ({'' if unique else 'not '}unique, "
             f"{'' if inside else 'not '}inside 0..{native - 1}) for a budget of {budget}"
         )
-    merge = selection.merge[order] if selection.merge is not None else None
-    return Selection(sorted_, merge)
+    merge = selection.merge[upload(order, selection.merge.device)] if selection.merge is not None else None
+    return Selection(indices, merge)
 
 
 def top(scores: Tensor, count: int) -> Tensor:

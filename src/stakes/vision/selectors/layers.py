@@ -20,6 +20,7 @@ from stakes.errors import BadInput
 from stakes.vision.deletion import Selection
 from stakes.vision.selectors.attention import decoder_rows
 from stakes.vision.selectors.base import check_budget, checked
+from stakes.vision.upload import upload
 
 
 class Stage(NamedTuple):
@@ -87,8 +88,9 @@ class LayerSelector:
         return stages
 
     def select(self, view: LayerView, keep: int) -> Selection:
-        """``choose``, checked as for every selector."""
-        return checked(self.choose(view, keep), keep, len(view.visual), self.name)
+        """``choose``, checked as for every selector; the indices stay where the view is."""
+        found = checked(self.choose(view, keep), keep, len(view.visual), self.name)
+        return Selection(upload(found.indices, view.visual.device), found.merge)
 
     def average(self, native: int, budget: int, depth: int) -> float:
         """Layer-averaged visual tokens at this budget: (1/depth) sum over layers of the tokens that the layer sees."""

@@ -24,6 +24,7 @@ from stakes.data.pages.page import Glyph, Page, Question
 QUESTIONS, LENGTH, GLYPHS = 32, 52, 4608  # slots a page, tokens a slot (question, answer, end), glyphs a page
 FIELD_CLASSES = 256  # fields are hashed into these; class 0 is "no answer here"
 NAMES = re.compile(r"[A-Z][a-z]{2,}|\d[\d,.%]*\d")  # what a question quotes from the page
+HARD = {"mark", "series", "category", "extreme"}  # what charts ask last read: values found by name, colour or place
 SUFFIXES = ["", "", " Answer briefly.", "\nAnswer the question using a single word or phrase."]
 
 # name, shape, dtype of everything after the pixels; two-byte fields first keep the offsets aligned
@@ -87,6 +88,13 @@ def reword(text: str, rng: random.Random) -> str:
     return text + rng.choice(SUFFIXES)
 
 
+def learnt_early(page: Page, question: Question) -> bool:
+    """Large print on forms and the words around a chart are read long before the rest; they are asked less often."""
+    if page.family == "charts":
+        return question.field not in HARD
+    return page.family == "forms" and question.box is not None and question.box[3] - question.box[1] >= 16
+
+
 def fill(row: np.ndarray, page: Page, rng: random.Random, augment: bool = True) -> int:
     """Write a page into ``row``; returns the number of questions that fitted (0: the row is not usable)."""
     layout = Layout(*page.image.size)
@@ -94,7 +102,7 @@ def fill(row: np.ndarray, page: Page, rng: random.Random, augment: bool = True) 
     view = {name: row[a:b].view(dtype).reshape(shape) for name, a, b, shape, dtype in layout.parts()}
     for part in view.values():
         part[...] = 0
-    chosen = list(page.questions)
+    chosen = [q for q in page.questions if not (augment and learnt_early(page, q) and rng.random() < 0.4)]
     rng.shuffle(chosen)
     n = 0
     for q in chosen:

@@ -49,7 +49,7 @@ def scale(x: Tensor, height: int, width: int) -> Tensor:
 
 
 def augment(x: Tensor, colour: bool) -> Tensor:
-    """Blur, paper and ink tint, noise on (b, H, 3, W) in 0..1; ``colour`` pages keep their hue."""
+    """Blur, paper and ink tint, noise on (b, H, 3, W) in 0..1; ``colour`` pages keep their hue, half have no noise."""
     b, device = x.shape[0], x.device
 
     def rand(*shape: int) -> Tensor:
@@ -61,7 +61,7 @@ def augment(x: Tensor, colour: bool) -> Tensor:
     channels = 1 if colour else 3
     paper, ink = 1 - 0.1 * rand(b, 1, channels, 1), 0.08 * rand(b, 1, channels, 1)
     x = ink + x * (paper - ink)
-    return x + torch.randn_like(x) * (0.03 * rand(b, 1, 1, 1))
+    return x + torch.randn_like(x) * (0.03 * rand(b, 1, 1, 1) * (rand(b, 1, 1, 1) < 0.5))
 
 
 def normalise(x: Tensor) -> Tensor:

@@ -206,8 +206,12 @@ def save(model: PreTrainedModel, folder: str, processor: Callable[[str], None] |
     )
     state = {k: v.to(torch.bfloat16) for k, v in model.state_dict().items()}
     model.save_pretrained(new, max_shard_size="12MB", state_dict=state)
-    config = Path(new, "config.json")  # names the model's dtype in memory, which is fp32 on a CPU
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "bfloat16"}, indent=2) + "\n")
+    config = Path(new, "config.json")  # names the dtype in memory, of the whole and of its parts: fp32 on a CPU
+    named = json.loads(config.read_text()) | {"dtype": "bfloat16"}
+    for part in named.values():
+        if isinstance(part, dict):
+            part.pop("dtype", None)
+    config.write_text(json.dumps(named, indent=2) + "\n")
     (processor or save_processor)(new)
     for file in os.scandir(new):
         os.chmod(file, 0o644)  # safetensors writes files that only their owner can read

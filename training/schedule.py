@@ -41,7 +41,7 @@ LEVELS = [
     Level({"halves": 0.03} | {k: 0.97 * w for k, w in WEIGHTS.items()}),
 ]
 # asked of one row: about half of what a page can be asked, so that a page teaches something new each time it is used
-QUESTIONS = {"cards": 3, "panels": 4, "halves": 8, "forms": 18, "charts": 8, "infographics": 12}
+QUESTIONS = {"cards": 3, "panels": 4, "halves": 8, "forms": 16, "charts": 7, "infographics": 12}
 QUESTIONS |= {"signs": 4, "shapes": 6, "swatches": 1}
 
 
@@ -69,6 +69,11 @@ def learning_rate(fraction: float, step: int, peak: float, flat: float = 0.45) -
     return peak * min(1.0, (step + 1) / 150) * decay
 
 
+def head_weight(level: int, fraction: float) -> float:
+    """Of the auxiliary losses: full while windows are learnt, then less and less beside the answers."""
+    return 1.0 if level < 3 else 0.8 - 0.5 * min(1.0, fraction)
+
+
 def kind(level: int, rng: random.Random) -> str:
     """What the next batch holds."""
     return rng.choices(KINDS, shares(level))[0]
@@ -83,13 +88,13 @@ def grids(width: int, height: int, low: float, high: float, n: int) -> list[tupl
 
 
 def grid(kind: str, width: int, height: int, level: int, rng: random.Random) -> tuple[int, int]:
-    """Rows and columns of visual tokens: the full page every other time, else some grid from 32 tokens up."""
+    """Rows and columns of visual tokens: the full page more often than not, else some grid from 32 tokens up."""
     full, x = (width // 28) * (height // 28), rng.random()
     if kind in CROPS:
         choices = grids(width, height, 0.5 * full, full, 4) if x > 0.8 else [(height // 28, width // 28)]
-    elif x < (0.5 if level == len(LEVELS) - 1 else 0.75):
+    elif x < (0.6 if level == len(LEVELS) - 1 else 0.75):
         choices = [(height // 28, width // 28)]
-    elif x < 0.9:  # where text is on the edge of being legible
+    elif x < 0.92:  # where text is on the edge of being legible
         choices = grids(width, height, 0.3 * full, full, 16)
     else:
         choices = grids(width, height, 32, 0.3 * full, 8)

@@ -85,7 +85,7 @@ class Trainer:
         self.dtype = model.lm_head.weight.dtype
 
     def step(
-        self, batch: Batch, geo: Prefix, lr: float, weight: float, headed: int, keep: torch.Tensor | None = None
+        self, batch: Batch, geo: Prefix, lr: float, weight: float, keep: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Forward, backward, update; returns (4,) answer, ocr and field losses and the exact-match error."""
         tokens = self.run.encode(batch.x, geo)
@@ -93,7 +93,7 @@ class Trainer:
         logits = F.linear(states, self.model.lm_head.weight)
         loss, right = answer_loss(logits, batch.qa, batch.start, batch.end)
         fields = batch.fields if keep is None else batch.fields.gather(1, keep)
-        ocr, where = head_loss(self.heads, tokens[:headed], middle[:headed], batch.ocr[:headed], fields[:headed])
+        ocr, where = head_loss(self.heads, tokens, middle, batch.ocr, fields)
         (loss + weight * ocr + 0.3 * weight * where).backward()
         self.optimizer.step(lr)
         return torch.stack([loss.detach(), ocr.detach(), where.detach(), 1 - right.float().mean()])
@@ -216,8 +216,7 @@ def main() -> None:
         batch = prepare(ring.sample(b), geo, nq, trainer.dtype, ring.kind != "forms")
         keep = random_keep(batch, rng) if a.deleted and full and rng.random() < a.deleted else None
         lr = schedule.learning_rate(fraction, done if fresh else 10**9, a.lr, a.flat)
-        weight, headed = (1.0, b) if progress.level < 3 else (0.4, max(1, b // 3))
-        stats = trainer.step(batch, geo, lr, weight, headed, keep)
+        stats = trainer.step(batch, geo, lr, schedule.head_weight(progress.level, fraction), keep)
         log.add(name_of(ring, gh * gw, keep is not None), stats, b)
         done += 1
         shown += b

@@ -235,7 +235,7 @@ def test_a_run_learns_resumes_and_is_evaluated(tmp_path: Path) -> None:
     trainer = fresh()
     geo = trainer.run.geometry(6, 9, False, CPU)
     batch = prepare(rows_of(252, 168), geo, 2, torch.float32)
-    losses = [trainer.step(batch, geo, 2e-3, 1.0, 2)[0].item() for _ in range(3)]
+    losses = [trainer.step(batch, geo, 2e-3, 1.0)[0].item() for _ in range(3)]
     assert losses[-1] < losses[0]
     progress = Progress(step=4, size="llava")
     save_state(tmp_path, trainer.optimizer, progress)

@@ -14,13 +14,14 @@ pytest.importorskip("transformers", reason="the trainer needs the [local] extra"
 import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
 from training.batches import prepare  # noqa: E402
-from training.examples import FIELDS, Layout, crop, field_class, fill  # noqa: E402
+from training.examples import FIELDS, Layout, crop, field_class, fill, learnt_early  # noqa: E402
 from training.heads import Heads, targets  # noqa: E402
 from training.optim import Optimizer  # noqa: E402
 from training.pool import Pool, unpack  # noqa: E402
 from training.state import Progress, export, load_state, load_travelled, save_state  # noqa: E402
 from training.train import Trainer, build  # noqa: E402
 
+from stakes.data import pages  # noqa: E402
 from stakes.data.pages.page import Glyph, Page, Question  # noqa: E402
 from training import check, images, reader, schedule  # noqa: E402
 
@@ -128,7 +129,7 @@ def test_a_run_resumes_with_the_same_weights_and_momenta(page: Page, tmp_path: P
     trainer = fresh()
     geo = trainer.run.geometry(3, 5, False, torch.device("cpu"))
     batch = prepare(rows_of(page), geo, 2, torch.float32)
-    losses = [trainer.step(batch, geo, 2e-3, 1.0, 2)[0].item() for _ in range(6)]
+    losses = [trainer.step(batch, geo, 2e-3, 1.0)[0].item() for _ in range(6)]
     assert losses[-1] < losses[0]
     progress = Progress(step=6, elapsed=3.5, next_seed=77, size="small")
     save_state(tmp_path, trainer.optimizer, progress)
@@ -138,7 +139,7 @@ def test_a_run_resumes_with_the_same_weights_and_momenta(page: Page, tmp_path: P
     assert load_state(tmp_path, again.optimizer) == progress
     for a, b in zip(trainer.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
-    first, second = (t.step(batch, geo, 2e-3, 1.0, 2)[0].item() for t in (trainer, again))
+    first, second = (t.step(batch, geo, 2e-3, 1.0)[0].item() for t in (trainer, again))
     assert first == pytest.approx(second, rel=1e-5)
 
     model = type(again.model).from_pretrained(tmp_path / "export", dtype=torch.float32)
@@ -181,8 +182,26 @@ def test_the_schedule_covers_every_budget_and_sums_to_one() -> None:
     rng = random.Random(0)
     cells = [gh * gw for gh, gw in (schedule.grid("forms", 756, 1008, last, rng) for _ in range(2000))]
     assert min(cells) <= 48
-    assert 0.45 < sum(c == 972 for c in cells) / 2000 < 0.55
+    assert 0.55 < sum(c == 972 for c in cells) / 2000 < 0.65
     assert len({c // 100 for c in cells}) == 10
+
+
+@pytest.mark.parametrize("family", ["forms", "charts", "signs"])
+def test_what_is_read_early_is_asked_less_often(family: str) -> None:
+    page = pages.draw(family, 3, split="train")
+    early = sum(learnt_early(page, question) for question in page.questions)
+    assert (early > 0) == (family != "signs")
+    row = np.zeros(Layout(*page.image.size).bytes, np.uint8)
+    whole = fill(row, page, random.Random(0), augment=False)
+    asked = [fill(row, page, random.Random(seed)) for seed in range(40)]
+    assert whole == len(page.questions)
+    assert whole - np.mean(asked) == pytest.approx(0.4 * early, abs=0.15 * max(1, early))
+
+
+def test_the_heads_weigh_less_as_whole_pages_are_learnt() -> None:
+    assert schedule.head_weight(2, 0.9) == 1.0
+    assert schedule.head_weight(4, 0.0) == pytest.approx(0.8)
+    assert schedule.head_weight(4, 1.0) == schedule.head_weight(4, 1.2) == pytest.approx(0.3)
 
 
 def test_a_level_ends_when_it_is_read_or_its_time_is_up() -> None:

@@ -25,24 +25,19 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from training.batches import Batch, prepare
+from training.batches import prepare
 from training.evaluate import load_pages
 from training.examples import Layout
-from training.forward import FastForward, Geometry
-from training.heads import answer_loss
+from training.forward import FastForward
+from training.moments import Sheet, judge, moments
 from training.pool import WEIGHTS, unpack
 
 from training import architectures, reader, schedule
 
-Sheet = tuple[Batch, Geometry]
 HEAD = 64  # head_dim of every size
-RIDGE = 1e-3  # of a moment's mean diagonal
 # Blocks of the base reader that go, of the encoder and of the language model. Without the third layer of text the
 # answer loss is 1.8, without another 2.2 or more. The encoder's block with full attention must keep its place, so that
 # only the last two may go: the loss is 1.0 and 1.1 without the one and the other, but without the last it learns
@@ -97,55 +92,6 @@ def streams(model: nn.Module) -> tuple[Stream, Stream]:
 
 
 @torch.no_grad()
-def judge(model: nn.Module, sheets: Iterable[Sheet]) -> tuple[float, float]:
-    """Mean answer loss, and the share of answers with a wrong character."""
-    fast, losses, rights = FastForward(model), [], []
-    for batch, geo in sheets:
-        states, _ = fast.decode(fast.encode(batch.x, geo), batch.qa, geo)
-        loss, right = answer_loss(F.linear(states, model.lm_head.weight), batch.qa, batch.start, batch.end)
-        losses.append(loss)
-        rights.append(right[batch.asked].float())
-    return torch.stack(losses).mean().item(), 1 - torch.cat(rights).mean().item()
-
-
-class Moments(TorchFunctionMode):
-    """While this is entered, the second moment of what every linear map of a model reads in ``FastForward``."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.maps = {id(m.weight): (name, m) for name, m in model.named_modules() if isinstance(m, nn.Linear)}
-        self.of: dict[nn.Linear, Tensor] = {}
-
-    def turn_to(self, batch: Batch, geo: Geometry) -> None:
-        """Which rows count from now on: no padding behind an answer; for the head an answer and the token before it."""
-        j, b = torch.arange(batch.qa.shape[2]), len(batch.qa)
-        said = (j < batch.end[..., None]).flatten()
-        self.told = said & (j >= batch.start[..., None] - 1).flatten()
-        self.used = torch.cat([torch.ones(b * geo.prefix, dtype=torch.bool), said])
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.linear and id(args[1]) in self.maps:
-            name, f = self.maps[id(args[1])]
-            x = args[0]
-            if name == "lm_head":
-                x = x[self.told]
-            elif "language_model" in name:
-                x = x[self.used]
-            elif name.endswith("merger.mlp.0"):
-                x = x.reshape(4 * len(x), -1)  # four patches side by side
-            self.of[f] = self.of.get(f, 0.0) + x.T @ x
-        return func(*args, **(kwargs or {}))
-
-
-def moments(model: nn.Module, sheets: Iterable[Sheet]) -> dict[nn.Linear, Tensor]:
-    """(in, in) of every linear map, in fp64, with a ridge, so that no direction is unseen."""
-    with Moments(model) as seen:
-        for sheet in sheets:
-            seen.turn_to(*sheet)
-            judge(model, [sheet])  # for its forward
-    return {f: c.double() + RIDGE * c.diagonal().mean() * torch.eye(len(c)) for f, c in seen.of.items()}
-
-
 def guess(c: Tensor, q: Tensor) -> Tensor:
     """(n, k) G with G Q^T x the best linear guess at x of moment ``c`` (n, n) from Q^T x; Q itself where k = n."""
     return torch.linalg.solve(q.T @ c @ q, q.T @ c).T

@@ -34,7 +34,7 @@ def page(words: list[tuple[str, int, int, int]], size: tuple[int, int] = (448, 4
     image = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(image)
     for text, x, y, height in words:
-        draw.text((x, y), text, fill="black", font=ImageFont.truetype(str(next(FONT.glob("*Sans*.ttf"))), height))
+        draw.text((x, y), text, fill="black", font=ImageFont.truetype(str(FONT / "Oxygen-Sans.ttf"), height))
     return image
 
 

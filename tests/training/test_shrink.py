@@ -15,11 +15,11 @@ import torch.nn.functional as F  # noqa: E402, N812
 from torch import Tensor, nn  # noqa: E402
 from training.batches import Batch  # noqa: E402
 from training.examples import Layout, fill  # noqa: E402
-from training.forward import FastForward  # noqa: E402
+from training.forward import FastForward, Geometry  # noqa: E402
 from training.pool import WEIGHTS, unpack  # noqa: E402
 
 from stakes.data import pages  # noqa: E402
-from training import architectures, check, reader, schedule, shrink  # noqa: E402
+from training import architectures, check, moments, reader, schedule, shrink  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -44,7 +44,7 @@ def uneven(size: str) -> nn.Module:
     return model
 
 
-def sheet_of(model: nn.Module, gh: int = 6, gw: int = 5) -> shrink.Sheet:
+def sheet_of(model: nn.Module, gh: int = 6, gw: int = 5) -> moments.Sheet:
     """Noise on a grid of 6 x 5 visual tokens, with three questions of different lengths."""
     geo = FastForward(model).geometry(gh, gw, False, CPU)
     qa, start = torch.randint(8, 110, (1, 3, 20)), torch.tensor([[5, 9, 14]])
@@ -53,7 +53,7 @@ def sheet_of(model: nn.Module, gh: int = 6, gw: int = 5) -> shrink.Sheet:
 
 
 @torch.no_grad()
-def logits(model: nn.Module, sheet: shrink.Sheet) -> Tensor:
+def logits(model: nn.Module, sheet: moments.Sheet) -> Tensor:
     batch, geo = sheet
     fast = FastForward(model)
     states, _ = fast.decode(fast.encode(batch.x, geo), batch.qa, geo)
@@ -96,7 +96,7 @@ def test_a_rotation_of_the_streams_changes_nothing() -> None:
     before = logits(model, sheet)
     for stream in shrink.streams(model):
         shrink.fold(stream)
-    seen, embed = shrink.moments(model, [sheet]), model.model.language_model.embed_tokens
+    seen, embed = moments.moments(model, [sheet]), model.model.language_model.embed_tokens
     for stream in shrink.streams(model):
         q = orthonormal(len(stream.norm.weight), len(stream.norm.weight))
         shrink.narrow(stream, seen, q)
@@ -109,7 +109,7 @@ def test_moments_are_of_what_the_stock_models_maps_read() -> None:
     batch, geo = sheet_of(model)
     for name in ("qa", "start", "end", "asked"):  # the stock model is asked once: the second question, which is padded
         setattr(batch, name, getattr(batch, name)[:, 1:2])
-    seen, read = shrink.moments(model, [(batch, geo)]), {}
+    seen, read = moments.moments(model, [(batch, geo)]), {}
     handles = [
         f.register_forward_pre_hook(lambda f, args: read.__setitem__(f, args[0].detach().flatten(0, -2)))
         for f in model.modules()
@@ -124,7 +124,7 @@ def test_moments_are_of_what_the_stock_models_maps_read() -> None:
     read[model.lm_head] = read[model.lm_head][-told:]
     for f, x in read.items():
         c = (x.T @ x).double()
-        c += shrink.RIDGE * c.diagonal().mean() * torch.eye(len(c))
+        c += moments.RIDGE * c.diagonal().mean() * torch.eye(len(c))
         assert difference(seen[f], c) < 1e-5
 
 
@@ -184,7 +184,7 @@ def test_channels_that_repeat_others_go_without_a_trace() -> None:
         copy_rows(b.reads, torch.arange(160), torch.arange(160, 320))
     copy_rows([seeing.last], shuffled[:256], shuffled[256:])
     sheet = sheet_of(model)
-    before, seen = logits(model, sheet), shrink.moments(model, [sheet])
+    before, seen = logits(model, sheet), moments.moments(model, [sheet])
     for b in seeing.attentions:
         shrink.thin(b.reads, b.write, seen[b.write], head(0))
     for b in telling.attentions:
@@ -237,7 +237,7 @@ def test_a_reader_with_slack_becomes_a_small_one_that_tells_the_same(tmp_path: P
     assert loaded.config.vision_config.window_size == 56
 
 
-def shown(family: str, geo: shrink.Geometry) -> tuple[Tensor, Tensor]:
+def shown(family: str, geo: Geometry) -> tuple[Tensor, Tensor]:
     """Patches and questions of a family's first page of the training split."""
     page = pages.draw(family, 0, "train")
     layout = Layout(*page.image.size)

@@ -44,7 +44,7 @@ LOGS = {
     "resolution": ("embedded", "-resolution-"),
     "deletion": ("embedded", "-deletion-redundancy-"),
 }
-# 576 tokens stretch these pages by 13 %, which costs both readers some answers and legibility knows
+# in the logged answers 576 tokens stretched these pages by 13 %, which cost both readers some and legibility knows
 RUNS = {"resolution": ("resolution", 0), "resolution-without-576": ("resolution", 576), "deletion": ("deletion", 0)}
 SLACK = 0.002  # of CWE, within which two ways count as the same
 Table = NDArray[np.bool_]

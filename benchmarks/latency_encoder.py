@@ -3,7 +3,8 @@
 Same shapes, same weights and as many layers as in the encoder itself, on random numbers; each kind is recorded and
 replayed (``graphs``), so that starting its kernels costs nothing. Rates tell which ceiling a kind is under: operations
 a second for products and attention, bytes a second for the rest. ``patches`` is what a batch of PIL images costs before
-its encoder begins: normalising, cutting, and the way to the device; ``answer`` counts it as the encoder's.
+its encoder begins: taking the pixels out, normalising, cutting, and the way to the device; ``answer`` takes them out in
+the host's part and counts the rest as the encoder's.
 """
 
 from __future__ import annotations

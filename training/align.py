@@ -6,8 +6,8 @@
 The LLaVA reader takes over a language model that knows the pages (``reader_llava.adopt``), but its tower is new. Until
 that sees something, answers teach the language model only to unlearn. So the tower is first trained alone: each of its
 tokens shows a square of 21 pixels, the first reader is shown the same pixels enlarged to 28, where its own tokens are
-just these squares, and the tower regresses them (it reads enlarged pages as well as others: 17 of 79 answers on forms
-wrong, 19 at native size),
+just these squares, and the tower regresses them (enlarged pages it reads as well as others: the reader of that time
+had 17 of 79 answers on forms wrong, at native size 19),
 
     loss = |t - t'|^2 / |t'|^2 + 0.3 ocr
 

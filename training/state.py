@@ -3,7 +3,7 @@
 * ``state.safetensors``: fp32 masters and optimiser buffers with step, elapsed seconds and next page seed; written every
   two minutes to a new name and renamed, so a killed run always leaves a whole one.
 * ``export/``: the bf16 model as a normal folder, and beside it ``optimizer.safetensors``: momenta and heads as bf16
-  (about 22 MB), enough to go on elsewhere from the exported weights.
+  (about 25 MB), enough to go on elsewhere from the exported weights.
 """
 
 from __future__ import annotations

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from tests.models.recorded import fresh
 from tests.models.tiny import FAMILIES, picture
 
-from stakes.models import Request, preparing
+from stakes.errors import BadInput
+from stakes.models import Request, encoding, page_heap, preparing
+from stakes.models.images import by_area, open_all
 from stakes.models.prefix import chosen
 from stakes.models.preparing import prepare
 from stakes.vision.deletion import Prompt, Selection, delete, zero_mask
 from stakes.vision.selectors import base
-from stakes.vision.selectors.base import Scene
+from stakes.vision.selectors.base import Scene, Selector
 from stakes.vision.selectors.redundancy import Redundancy
 from stakes.vision.upload import upload
 
@@ -128,3 +133,99 @@ def test_rankings_made_ahead_hold_no_others_memory() -> None:
     for scene in scenes:
         ranking = scene.rankings[Redundancy()]
         assert ranking.untyped_storage().nbytes() == 8 * len(ranking)
+
+
+@dataclass(frozen=True)
+class Unsaid(Selector):
+    """Merges without saying so beforehand."""
+
+    name: ClassVar[str] = "unsaid"
+
+    def choose(self, scene: Scene, budget: int) -> Selection:
+        return Selection(torch.arange(budget), torch.eye(len(scene.features))[:budget])
+
+
+@dataclass(frozen=True)
+class Narrow(Selector):
+    """Numbers that no index may have."""
+
+    name: ClassVar[str] = "narrow"
+
+    def rank(self, scene: Scene, count: int) -> torch.Tensor:
+        return torch.arange(count).flip(0).to(torch.uint8)
+
+
+def test_what_a_selector_of_ones_own_returns_is_taken_or_refused_in_words() -> None:
+    model, page = fresh("qwen2_5_vl", fast=False), picture(150, 120, 1)
+    with pytest.raises(BadInput, match="'unsaid' merged some: use deletion"):
+        model.answer([Request(page, "What?", 5, "zero-mask", Unsaid())])
+    (answer,) = model.answer([Request(page, "What?", 5, "deletion", Narrow())])
+    assert answer.realised_tokens == 5
+
+
+def test_pages_are_encoded_once_however_small_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large pages that are asked about first must not push out small ones that were encoded before their turn."""
+    model = fresh("qwen2_5_vl", fast=True)
+    asked = [Request(picture(224, 168, i), "What?") for i in range(6)]
+    asked += [Request(picture(112, 84, 100 + i), "What?") for i in range(12)]
+    large = model.encode(asked[0].image, exact=False, attention=False)
+    model.cache.limit = int(2.5 * large.bytes)
+    seen: list[Any] = []
+    real = type(model).encode_many
+
+    def noted(self: Any, images: Any, *more: Any) -> Any:
+        seen.extend(images)
+        return real(self, images, *more)
+
+    monkeypatch.setattr(type(model), "encode_many", noted)
+    monkeypatch.setattr(encoding, "by_area", lambda images: by_area(images, 2 * 150 * 120))
+    model.answer(asked)
+    assert len(seen) == len(asked)
+
+
+def test_an_image_that_is_kept_keeps_no_other() -> None:
+    model = fresh("qwen2_5_vl", fast=True)
+    found = model.encode_many([picture(112, 84, i) for i in range(5)], [False] * 5)
+    assert all(one.features.untyped_storage().nbytes() == one.bytes for one in found)
+
+
+def test_no_copy_of_the_pixels_is_left_when_tokens_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[weakref.ref[Any]] = []
+    lived: list[int] = []
+    rank = encoding._rank_ahead
+
+    def opening(*some: Any) -> Any:
+        found = open_all(*some)
+        alive.extend(weakref.ref(one.pixels) for one in found)
+        return found
+
+    def ranking(*some: Any) -> None:
+        lived.append(sum(one() is not None for one in alive))
+        rank(*some)
+
+    monkeypatch.setattr(encoding, "open_all", opening)
+    monkeypatch.setattr(encoding, "_rank_ahead", ranking)
+    fresh("qwen2_5_vl", fast=True).answer([Request(picture(112, 84, i), "What?", 5, "deletion") for i in range(3)])
+    assert (len(alive), lived) == (3, [0])
+
+
+class Elsewhere(torch.Tensor):
+    """Notes how it is copied; it stands for a tensor of a device that is neither the host nor CUDA."""
+
+    copied: ClassVar[list[Any]] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.to:
+            cls.copied.append((kwargs or {}).get("non_blocking"))
+        return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
+
+
+def test_only_copies_of_cuda_are_left_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``wait`` knows no other; and memory that is not locked may be gone before another device has read it."""
+    monkeypatch.setattr(Elsewhere, "copied", [])
+    base.on_its_way(torch.arange(3).as_subclass(Elsewhere))
+    real = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *size, **kind: real(*size, **kind).as_subclass(Elsewhere))
+    page_heap.stacked([np.zeros((2, 2, 3), np.uint8)], torch.device("cpu"))
+    assert Elsewhere.copied == [False, False]

@@ -43,6 +43,14 @@ def encode_once(vlm: LocalVLM, image: Any, key: tuple[Any, ...], selector: Any, 
 def encode_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> dict[str, float]:
     """Encode the new images of a call together; milliseconds by stage. Those that want attention come later."""
     clock = Clock(vlm.device)
+    _encode_new(vlm, requests, opened, clock)
+    let_go(opened)
+    with clock("selector"), suppress(torch.OutOfMemoryError):  # what does not fit together is ranked one by one
+        _rank_ahead(vlm, requests, opened)
+    return dict(clock.spent)
+
+
+def _encode_new(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened], clock: Clock) -> None:
     new: dict[Hashable, Opened] = {}
     with clock("host", wait=False):
         for request, found in zip(requests, open_all(requests, vlm.family, opened), strict=True):
@@ -51,19 +59,16 @@ def encode_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashab
                 new[found.key] = found
     held = 0
     with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
-        for lot in by_area(sorted(new.values(), key=lambda found: found.key[1])):  # pages of one size stand together
+        for lot in by_area(list(new.values())):  # in the order in which they will be asked for
             if 2 * held > vlm.cache.limit:  # more would push out what nobody has asked about yet
                 break
+            lot.sort(key=lambda found: found.key[1])  # pages of one size stand together
             encoded = vlm.encode_many(
                 [found.image for found in lot], [found.key[2] for found in lot], [found.pixels for found in lot]
             )
             for found, one in zip(lot, encoded, strict=True):
                 vlm.cache.put(found.key, one)
                 held += one.bytes
-    let_go(opened)
-    with clock("selector"), suppress(torch.OutOfMemoryError):  # and so for their rankings
-        _rank_ahead(vlm, requests, opened)
-    return dict(clock.spent)
 
 
 def _rank_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> None:

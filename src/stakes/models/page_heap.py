@@ -39,7 +39,8 @@ def runs(
 
 
 def stacked(pages: Sequence[Any], device: torch.device) -> Tensor:
-    """Pages [H, W, 3] of one size -> [n, H, W, 3] bytes on the device, by one copy that nobody waits for."""
-    stack = torch.empty(len(pages), *pages[0].shape, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    """Pages [H, W, 3] of one size -> [n, H, W, 3] bytes on the device, by one copy, which on CUDA nobody waits for."""
+    locked = device.type == "cuda"
+    stack = torch.empty(len(pages), *pages[0].shape, dtype=torch.uint8, pin_memory=locked)
     side_by_side(np.copyto, list(stack.numpy()), pages)
-    return stack.to(device, non_blocking=True)
+    return stack.to(device, non_blocking=locked)  # memory that is not locked may be gone before it has been read

@@ -135,6 +135,8 @@ def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> D
             )
             with clock("selector", wait=selector not in encoded.rankings):
                 selection = selector.select(scene, request.budget)
+            if selection.merge is not None and request.mechanism == "zero-mask":
+                raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
             kept = (request.mechanism, chosen(selector, selection))
     native = count if fitted is None else fitted.native
     prefix = None if inside is not None or vlm.slides else (key, before, kept)

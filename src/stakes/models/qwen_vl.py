@@ -57,7 +57,9 @@ class QwenVL(LocalVLM):
             heap, grid = self.heap(images, exact, pixels)
             features = encoder(heap, grid)
         counts = [t * h * w // self._merge**2 for t, h, w in grid]
-        return [Encoded(part, shape) for part, shape in zip(torch.split(features, counts), grid, strict=True)]
+        parts = torch.split(features, counts)
+        own = [part.clone() for part in parts] if len(parts) > 1 else parts  # or each would keep the features of all
+        return [Encoded(part, shape) for part, shape in zip(own, grid, strict=True)]
 
     def heap(
         self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()

@@ -155,8 +155,8 @@ def check_extremes(seen: dict[str, Tensor], name: str) -> None:
 
 
 def on_its_way(values: Tensor) -> Tensor:
-    """A copy on the host, to be read after ``wait``."""
-    return values.to("cpu", non_blocking=True)
+    """A copy on the host, to be read after ``wait``, which knows of CUDA's copies alone: others are waited for here."""
+    return values.to("cpu", non_blocking=values.is_cuda)
 
 
 def wait(values: Tensor) -> None:
@@ -175,7 +175,7 @@ def checked(
     there = on_its_way(selection.indices)
     wait(selection.indices)
     check_extremes(seen or {}, name)
-    indices, order = there.sort()
+    indices, order = there.long().sort()
     unique = len(indices) < 2 or bool((indices[1:] > indices[:-1]).all())
     inside = len(indices) == 0 or (int(indices[0]) >= 0 and int(indices[-1]) < native)
     if len(indices) != budget or not unique or not inside:

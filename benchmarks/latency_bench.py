@@ -45,7 +45,7 @@ class Bench:
         """So many pages of so many tokens, from ``--pages`` where that was named."""
         return drawn(count, columns, rows, self.options.pages)
 
-    def _pages(self) -> str:
+    def _whose_pages(self) -> str:
         folder = self.options.pages
         return f"{len(scans(folder))} scans" if folder else "synthetic (stakes.data.pages)"
 
@@ -62,7 +62,7 @@ class Bench:
             "weights": "random",
             "model": "tiny" if self.options.tiny else "Qwen2.5-VL-7B configuration",
             "new_tokens": NEW_TOKENS,
-            "pages": f"{self._pages()}, scaled",
+            "pages": f"{self._whose_pages()}, scaled",
             "times": "milliseconds, medians; ours from PIL images to text, stock from inputs on the device",
         }
 

@@ -71,8 +71,10 @@ def test_pages_come_from_a_folder_in_turn_or_are_drawn(tmp_path: Path) -> None:
 
     with pytest.raises(SystemExit, match=r"holds no .png, .jpg or .jpeg file"):
         drawn(1, 2, 3, tmp_path)
-    for name, grey in (("b.png", 20), ("a.JPG", 200)):
-        Image.new("L", (90, 40), grey).save(tmp_path / name)
-    found = drawn(3, 2, 3, tmp_path)
-    assert [np.asarray(page)[5, 5, 0] for page in found] == pytest.approx([200, 20, 200], abs=2)
+    names = ["f.png", "e.jpg", "a.JPG", "d.png", "c.jpeg", "b.png"]
+    for grey, name in enumerate(names):
+        Image.new("L", (90, 40), 40 * grey).save(tmp_path / name)
+    by_name = [40 * names.index(name) for name in sorted(names)]
+    found = drawn(7, 2, 3, tmp_path)
+    assert [np.asarray(page)[5, 5, 0] for page in found] == pytest.approx([*by_name, by_name[0]], abs=2)
     assert {page.size for page in [*found, *drawn(1, 2, 3)]} == {(56, 84)}

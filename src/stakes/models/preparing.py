@@ -122,6 +122,8 @@ def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> D
             if request.mechanism != "deletion":
                 raise BadInput(f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it")
             inside = selector
+        elif selector.merges and request.mechanism == "zero-mask":
+            raise BadInput(f"zero-mask keeps every token as it is, so {selector.name!r} must run with merge=False")
         else:
             scene = Scene(
                 features=encoded.features,
@@ -134,10 +136,7 @@ def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> D
             with clock("selector", wait=selector not in encoded.rankings):
                 selection = selector.select(scene, request.budget)
             if selection.merge is not None and request.mechanism == "zero-mask":
-                raise BadInput(
-                    f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion, or "
-                    "merge=False where the selector has it"
-                )
+                raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
             kept = (request.mechanism, chosen(selector, selection))
     native = count if fitted is None else fitted.native
     prefix = None if inside is not None or vlm.slides else (key, before, kept)

@@ -92,9 +92,9 @@ def grid(kind: str, width: int, height: int, level: int, rng: random.Random) -> 
     full, x = (width // 28) * (height // 28), rng.random()
     if kind in CROPS:
         choices = grids(width, height, 0.5 * full, full, 4) if x > 0.8 else [(height // 28, width // 28)]
-    elif x < (0.6 if level == len(LEVELS) - 1 else 0.75):
+    elif x < (0.66 if level == len(LEVELS) - 1 else 0.75):
         choices = [(height // 28, width // 28)]
-    elif x < 0.92:  # where text is on the edge of being legible
+    elif x < 0.94:  # where text is on the edge of being legible
         choices = grids(width, height, 0.3 * full, full, 16)
     else:
         choices = grids(width, height, 32, 0.3 * full, 8)

@@ -177,6 +177,20 @@ def test_only_training_is_more_various_than_test() -> None:
         assert not any("~" in name or name in extra for name in names[split])
 
 
+def test_every_typeface_has_a_licence_a_use_and_every_character() -> None:
+    """A character that a font file lacks would be drawn as the same empty box as the next one."""
+    stored = {path.stem for path in faces.FONTS.glob("*.?tf")}
+    rows = (faces.FONTS / "LICENSES.md").read_text().split("|---|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+    named = [name.split(" (")[0].strip() for row in rows for name in row.split("|")[1].split(",")]
+    assert sorted(named) == sorted(stored)
+    pools = (typefaces.FORMS, typefaces.POSTERS, typefaces.SIGNS)
+    assert stored == {name for p in pools for names in (*p.seen, *p.unseen, *p.training) for name in names}
+    for name in stored:
+        drawn = {faces.face(name, 72).mask(char).tobytes() for char in map(chr, range(33, 127))}
+        assert len(drawn) == 94, name
+        assert all(map(any, drawn)), name
+
+
 @pytest.mark.parametrize("bend", range(len(typefaces.BENDS)))
 @pytest.mark.parametrize("size", [11, 30, 72])
 def test_a_bent_letter_is_whole_and_stands_where_a_straight_one_does(bend: int, size: int) -> None:

@@ -29,6 +29,21 @@ TRAINING = (
     ("Prociono", "LiberationSans-Bold"),
     ("LeagueMono-Regular", "Karla-Bold"),
     ("mononoki-Regular", "Quicksand-Bold"),
+    ("OpenSans-Regular", "VeraBd"),
+    ("LibreFranklin-Regular", "LibreFranklin-Bold"),
+    ("Chivo-Regular", "LibreFranklin-Bold"),
+    ("QuattrocentoSans-Regular", "LibreFranklin-Bold"),
+    ("IBMPlexSansCondensed-Regular", "LibreFranklin-Bold"),
+    ("Vera", "VeraBd"),
+    ("VeraSe", "VeraSeBd"),
+    ("IBMPlexSerif-Regular", "VeraSeBd"),
+    ("LibreCaslonText-Regular", "VeraSeBd"),
+    ("LibreBaskerville-Regular", "LiberationSerif-Bold"),
+    ("IbarraRealNova-Regular", "Bitter-Bold"),
+    ("Bitter-Regular", "Bitter-Bold"),
+    ("VeraMono", "VeraBd"),
+    ("IBMPlexMono-Regular", "IBMPlexMono-Regular"),
+    ("LibertinusMono-Regular", "VeraSeBd"),
 )
 
 # In each pool the second part is kept out of training.

@@ -101,7 +101,7 @@ def main() -> None:
     begun, recent, done = time.time(), [], 0
     while done < a.steps and time.time() - begun < a.seconds:
         ring = pool.pick(schedule.kind(a.level, rng), rng) or max(pool.rings.values(), key=lambda r: r.count)
-        gh, gw = schedule.grid(ring.kind, ring.layout.width, ring.layout.height, a.level, rng)
+        gh, gw = schedule.grid(ring.kind, ring.layout.width, ring.layout.height, rng)
         geo = aligner.run.geometry(gh, gw, False, device)
         b = max(2, min(144, a.tokens // geo.tokens))
         lr = a.lr * min(1.0, (done + 1) / 100) * max(0.05, 1 - (time.time() - begun) / a.seconds)

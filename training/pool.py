@@ -26,7 +26,7 @@ from training.examples import Layout, crop, fill
 
 from stakes.data import pages
 
-WEIGHTS = {"forms": 0.53, "charts": 0.25, "infographics": 0.08, "signs": 0.05, "shapes": 0.08, "swatches": 0.01}
+WEIGHTS = {"forms": 0.57, "charts": 0.25, "infographics": 0.06, "signs": 0.04, "shapes": 0.07, "swatches": 0.01}
 DENSITY = {"forms": (0.95, 1.3)}  # of every other page; small print is learnt last, so forms show more of it
 # windows of the first three families; an architecture may have sizes of its own
 CROPS = {"cards": (280, 168), "panels": (392, 280), "halves": (560, 420)}

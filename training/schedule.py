@@ -87,12 +87,12 @@ def grids(width: int, height: int, low: float, high: float, n: int) -> list[tupl
     return [random_grid(budget, width, height, rng) for budget in budgets]
 
 
-def grid(kind: str, width: int, height: int, level: int, rng: random.Random) -> tuple[int, int]:
+def grid(kind: str, width: int, height: int, rng: random.Random) -> tuple[int, int]:
     """Rows and columns of visual tokens: the full page more often than not, else some grid from 32 tokens up."""
     full, x = (width // 28) * (height // 28), rng.random()
     if kind in CROPS:
         choices = grids(width, height, 0.5 * full, full, 4) if x > 0.8 else [(height // 28, width // 28)]
-    elif x < (0.66 if level == len(LEVELS) - 1 else 0.75):
+    elif x < 0.75:
         choices = [(height // 28, width // 28)]
     elif x < 0.94:  # where text is on the edge of being legible
         choices = grids(width, height, 0.3 * full, full, 16)

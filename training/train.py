@@ -208,7 +208,7 @@ def main() -> None:
         ring = pool.pick(schedule.kind(progress.level, rng), rng)
         if ring is None:
             ring = max(pool.rings.values(), key=lambda r: r.count)
-        gh, gw = schedule.grid(ring.kind, ring.layout.width, ring.layout.height, progress.level, rng)
+        gh, gw = schedule.grid(ring.kind, ring.layout.width, ring.layout.height, rng)
         full = gh * gw == (ring.layout.width // 28) * (ring.layout.height // 28)
         geo = trainer.run.geometry(gh, gw, full and rng.random() < 0.15, device)
         b = schedule.batch_size(ring.kind, geo.tokens, a.tokens)

@@ -6,6 +6,8 @@ python -m pytest tests/models/test_gpu.py          # one CUDA GPU; skips without
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -20,6 +22,7 @@ from torch import Tensor
 from stakes.errors import BadInput
 from stakes.models import Request, plain_ops
 from stakes.models.fast_decode import FastDecoder
+from stakes.models.graphs import Graphs
 from stakes.models.images import EncodedCache
 from stakes.models.local import LocalVLM
 from stakes.models.ops import chosen
@@ -96,6 +99,94 @@ def test_packed_attention_keeps_sequences_apart(heads: int, key_heads: int, head
     assert far(chosen(DEVICE).attend_packed(*three, ends, lengths, 1024, 0.09, causal), truth) < 1e-2
 
 
+def encoder_states(
+    lengths: list[int], dtype: torch.dtype = torch.bfloat16
+) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+    """Queries, keys and values of a 7B model's encoder, [S, 16, 80] in its own strides, and their ends."""
+    turned, states = drawn(sum(lengths), 32, 80, dtype=dtype), drawn(sum(lengths), 3, 16, 80, dtype=dtype)
+    ends = torch.tensor([0, *np.cumsum(lengths).tolist()], device=DEVICE, dtype=torch.int32)
+    return (turned[:, :16], turned[:, 16:], states[:, 2]), ends
+
+
+def cudnn_first() -> None:
+    if torch.cuda.get_device_capability() not in plain_ops.CUDNN_FIRST:
+        pytest.skip("this GPU's whole images go to flash attention")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("lengths", [[3888] * 5, [1296] * 13, [516] * 32])
+@torch.inference_mode()
+def test_images_of_one_size_are_as_near_to_the_truth_as_by_flash(
+    lengths: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cudnn_first()
+    monkeypatch.setattr(plain_ops, "AGAIN", 0)
+    three, ends = encoder_states(lengths, dtype)
+    more: Any = (ends, lengths, lengths[0], 80**-0.5, False)
+    query, key, value = (x.float() for x in three)
+    truth = plain_ops.attend_packed(query, key, value, *more)
+    alike = plain_ops.attend_alike(*three, len(lengths), 80**-0.5)
+    assert alike is not None, plain_ops._refused
+    found = plain_ops.attend_packed(*three, *more)
+    assert torch.equal(found, alike)
+    assert found.is_contiguous()
+    monkeypatch.setattr(plain_ops, "LONG", 1 << 30)
+    assert far(found, truth) <= 1.5 * far(plain_ops.attend_packed(*three, *more), truth)
+
+
+@pytest.mark.parametrize("lengths", [[1296, 1292], [516, 3888, 516], [64] * 20])
+def test_images_of_several_sizes_and_windows_are_seen_apart(lengths: list[int]) -> None:
+    three, ends = encoder_states(lengths)
+    query, key, value = (x.float() for x in three)
+    truth = plain_ops.attend_packed(query, key, value, ends, lengths, max(lengths), 80**-0.5, False)
+    assert far(plain_ops.attend_packed(*three, ends, lengths, max(lengths), 80**-0.5, False), truth) < 1e-2
+
+
+@torch.inference_mode()
+def test_images_of_one_size_come_to_cudnn_in_time_and_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cudnn_first()
+    monkeypatch.setattr(plain_ops, "_come", Counter())
+    three, ends = encoder_states([1300] * 13)
+    more: Any = (ends, [1300] * 13, 1300, 80**-0.5, False)
+    first = plain_ops.attend_packed(*three, *more)
+    for _ in range(plain_ops.AGAIN - 1):
+        assert torch.equal(plain_ops.attend_packed(*three, *more), first)
+    later = plain_ops.attend_packed(*three, *more)
+    assert torch.equal(later, plain_ops.attend_alike(*three, 13, 80**-0.5))  # type: ignore[arg-type]
+    assert far(later, first) < 1e-2
+    assert not plain_ops._refused
+    assert waits(lambda: plain_ops.attend_packed(*three, *more)) == 0
+
+
+@torch.inference_mode()
+def test_records_are_made_again_when_all_were_forgotten() -> None:
+    """A pool of memory goes with the last record in it, and torch refuses to record into it."""
+    graphs, x = Graphs(DEVICE), drawn(64, 64, dtype=torch.float32)
+
+    def clear() -> None:
+        x.zero_()
+
+    for _ in range(2):
+        graphs.ready("one", lambda: x.add_(1), clear)
+        x.zero_()
+        for _ in range(3):
+            graphs("one", lambda: x.add_(1))
+        assert torch.equal(x, torch.full_like(x, 3))
+        graphs.forget()
+
+
+def waits(work: Callable[[], Any]) -> int:
+    """How often the host waits for the GPU in it; ``set_sync_debug_mode`` tells."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            torch.cuda.set_sync_debug_mode("warn")
+            work()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("called a synchronizing CUDA operation" in str(one.message) for one in heard)
+
+
 def page(count: int) -> Tensor:
     """[count, D] bfloat16 features, a quarter of them blank paper."""
     features = drawn(count, D, dtype=torch.float32) + 2 * drawn(1, D, dtype=torch.float32)
@@ -121,20 +212,13 @@ def test_the_greedy_order_is_the_references_on_the_same_distances(count: int, ke
 
 
 def test_a_selection_waits_for_the_gpu_once() -> None:
-    """``set_sync_debug_mode`` tells of every wait."""
     pytest.importorskip("triton")
     scene = Scene(page(1296), drawn(9, D, dtype=torch.bfloat16))
     expected = Redundancy().select(scene, 324).indices
     scene.rankings.clear()
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        try:
-            torch.cuda.set_sync_debug_mode("warn")
-            found = Redundancy().select(scene, 324).indices
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-    assert sum("called a synchronizing CUDA operation" in str(one.message) for one in heard) == 1
-    assert torch.equal(found, expected)
+    found: list[Tensor] = []
+    assert waits(lambda: found.append(Redundancy().select(scene, 324).indices)) == 1
+    assert torch.equal(found[0], expected)
 
 
 def test_what_is_no_number_is_refused_and_leaves_no_ranking() -> None:

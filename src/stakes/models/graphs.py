@@ -80,7 +80,7 @@ class Graphs:
             for _ in range(WARM_UPS):
                 (warm or work)()
         ours.wait_stream(aside)
-        if self._pool is None:
+        if self._pool is None or not self._made:  # a pool whose last record has left is gone
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):  # others may use the GPU

@@ -1,0 +1,43 @@
+"""Work on a GPU is recorded and replayed: into which pool of memory?"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+
+from stakes.models.graphs import Graphs
+
+
+class Stream:
+    """In place of a CUDA stream."""
+
+    def wait_stream(self, _: Any) -> None:
+        """Nothing runs aside."""
+
+
+def test_a_pool_is_shared_until_its_last_record_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch has it: the memory pool of a graph goes with the last graph in it, and cannot be recorded into again."""
+    pools: list[int] = []
+    handles = count()
+
+    def graph(_: Any, *, pool: int, **__: Any) -> Any:
+        pools.append(pool)
+        return nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: Stream())
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _: Stream())
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(handles))
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    graphs = Graphs(torch.device("cuda"))
+    for name in "ab":
+        graphs.ready(name, lambda: None, lambda: None)
+    graphs.forget()
+    for name in "cd":
+        graphs.ready(name, lambda: None, lambda: None)
+    assert pools == [0, 0, 1, 1]

@@ -115,6 +115,11 @@ def latency(model: Any, drawn: Sequence[Page], now: Callable[[], float]) -> None
     print("ours by stage, median ms: " + ", ".join(f"{stage} {median(ms):.0f}" for stage, ms in spent.items()))
 
 
+def title(options: argparse.Namespace) -> str:
+    """The table's name in the docs, which have one of each device."""
+    return "answering" if options.device == "cpu" else "answering-gpu"
+
+
 def throughput(model: Any, drawn: Sequence[Page], options: argparse.Namespace, now: Callable[[], float]) -> Any:
     """Seconds of both by budget, ours by stage, and how many answers differ."""
     asked = [
@@ -166,7 +171,7 @@ def throughput(model: Any, drawn: Sequence[Page], options: argparse.Namespace, n
         "ours_per_s": total / ours_s,
         "ratio": plain_s / ours_s,
         "stages_ms": {stage: ms / total for stage, ms in stages.items()},
-        "tables": {"answering": {"columns": COLUMNS, "rows": rows, "findings": [said]}},
+        "tables": {title(options): {"columns": COLUMNS, "rows": rows, "findings": [said]}},
     }
 
 
@@ -201,10 +206,11 @@ def main() -> None:
     setting |= {"model": options.model or "tiny", "time": "processor" if options.cpu else "wall"}
     gpu = {} if options.device == "cpu" else {"gpu": torch.cuda.get_device_name()}
     results = {"about": about("torch", "transformers") | gpu, "setting": setting, **found}
-    results["tables"]["answering-about"] = about_table(results["about"])
+    table = results["tables"][title(options)]
+    results["tables"][f"{title(options)}-about"] = about_table(results["about"])
     print(f"{setting['model']}, {options.mechanism}, {options.pages} pages x {options.questions} questions")
-    print(printed(results["tables"]["answering"]))
-    print(*results["tables"]["answering"]["findings"])
+    print(printed(table))
+    print(*table["findings"])
     print("ours by stage, ms an answer: " + ", ".join(f"{name} {ms:.1f}" for name, ms in found["stages_ms"].items()))
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -88,11 +88,14 @@ def reword(text: str, rng: random.Random) -> str:
     return text + rng.choice(SUFFIXES)
 
 
-def learnt_early(page: Page, question: Question) -> bool:
-    """Large print on forms and the words around a chart are read long before the rest; they are asked less often."""
+def wanted(page: Page, question: Question) -> float:
+    """How likely a question is asked: large print and the words around a chart are read long before the rest."""
     if page.family == "charts":
-        return question.field not in HARD
-    return page.family == "forms" and question.box is not None and question.box[3] - question.box[1] >= 16
+        return 1.0 if question.field in HARD else 0.6
+    if page.family != "forms" or question.box is None:
+        return 1.0
+    height = question.box[3] - question.box[1]
+    return 0.4 if height >= 16 else 0.65 if height >= 12 else 1.0
 
 
 def fill(row: np.ndarray, page: Page, rng: random.Random, augment: bool = True) -> int:
@@ -102,7 +105,7 @@ def fill(row: np.ndarray, page: Page, rng: random.Random, augment: bool = True) 
     view = {name: row[a:b].view(dtype).reshape(shape) for name, a, b, shape, dtype in layout.parts()}
     for part in view.values():
         part[...] = 0
-    chosen = [q for q in page.questions if not (augment and learnt_early(page, q) and rng.random() < 0.4)]
+    chosen = [q for q in page.questions if not augment or rng.random() < wanted(page, q)]
     rng.shuffle(chosen)
     n = 0
     for q in chosen:

@@ -72,12 +72,15 @@ def unpack(rows: Tensor, layout: Layout) -> dict[str, Tensor]:
 
 
 def draw_into(
-    slots: np.ndarray, take, kind: str, seed: int, rng: random.Random, split: str, crops: Sizes
+    slots: np.ndarray, take, kind: str, seed: int, rng: random.Random, split: str, crops: Sizes, plain: float = 0.0
 ) -> list[tuple[int, str, int, int]]:
-    """Render one page (or crops of one) into free slots; returns (slot, kind, width, height) of each."""
+    """Render one page (or crops of one) into free slots; returns (slot, kind, width, height) of each.
+
+    ``plain``: the share of pages without what only training pages show.
+    """
     family = rng.choices(list(WEIGHTS)[:3], [0.5, 0.25, 0.25])[0] if kind in CROPS else kind
     density = rng.uniform(*DENSITY.get(family, (0.85, 1.2))) if rng.random() < 0.5 else 1.0
-    page = pages.draw(family, seed, split=split, density=density)
+    page = pages.draw(family, seed, split=split, density=density, plain=rng.random() < plain)
     views = [page]
     if kind in CROPS:
         views = [crop(page, *crops[kind], rng) for _ in range(CROPS_A_PAGE)]
@@ -94,7 +97,7 @@ def draw_into(
     return done
 
 
-def work(number: int, slots: np.ndarray, free, ready, shares, seeds, split: str, crops: Sizes) -> None:
+def work(number: int, slots: np.ndarray, free, ready, shares, plain, seeds, split: str, crops: Sizes) -> None:
     """One render process: for ever, pick a kind by the current shares, draw the next seed."""
     failures = 0
     os.nice(15)  # the training process must never wait for a core
@@ -105,7 +108,7 @@ def work(number: int, slots: np.ndarray, free, ready, shares, seeds, split: str,
         rng = random.Random(seed)
         kind = rng.choices(KINDS, list(shares))[0]
         try:
-            for item in draw_into(slots, free.get, kind, seed, rng, split, crops):
+            for item in draw_into(slots, free.get, kind, seed, rng, split, crops, plain.value):
                 ready.put(item)
         except Exception:  # one bad page must not end a long run; it is shown, and counted by its absence
             failures += 1
@@ -136,10 +139,11 @@ class Pool:
         self.slots = np.frombuffer(self.memory, np.uint8).reshape(self.slots_n, self.row)
         self.free, self.ready = context.Queue(), context.Queue()
         self.shares = context.Array("d", [float(kind == "cards") for kind in KINDS])
+        self.plain = context.Value("d", 0.0)  # the share of plain pages from now on
         self.seeds = context.Value(ctypes.c_int64, self.first_seed)
         for i in range(self.slots_n):
             self.free.put(i)
-        arguments = (self.slots, self.free, self.ready, self.shares, self.seeds, self.split, self.crops)
+        arguments = (self.slots, self.free, self.ready, self.shares, self.plain, self.seeds, self.split, self.crops)
         self.processes = [context.Process(target=work, args=(i, *arguments), daemon=True) for i in range(self.workers)]
         for p in self.processes:
             p.start()

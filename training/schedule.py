@@ -74,6 +74,11 @@ def head_weight(level: int, fraction: float) -> float:
     return 1.0 if level < 3 else 0.8 - 0.5 * min(1.0, fraction)
 
 
+def plain(fraction: float) -> float:
+    """The share of pages like those that it will be asked about, without odd letters and names: most at the end."""
+    return 0.15 if fraction < 0.6 else 0.6
+
+
 def kind(level: int, rng: random.Random) -> str:
     """What the next batch holds."""
     return rng.choices(KINDS, shares(level))[0]

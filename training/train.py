@@ -226,6 +226,7 @@ def main() -> None:
         if done % a.log_every == 0:
             at = {"t": round(progress.elapsed, 1), "step": progress.step, "lr": round(lr, 6), "level": progress.level}
             errors = log.write(pool.pages, **at)
+            pool.plain.value = schedule.plain(progress.elapsed / a.seconds)
             level = schedule.next_level(progress.level, progress.elapsed / a.seconds, errors)
             if level != progress.level:
                 progress.level = level

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stakes.data import pages
-from stakes.data.pages import dice, faces, forms, typefaces
+from stakes.data.pages import dice, faces, forms, signs, typefaces
 from stakes.errors import BadInput
 
 ASKED = {
@@ -175,6 +175,25 @@ def test_only_training_is_more_various_than_test() -> None:
     assert {name.partition("~")[2] for name in names["train"]} == {"", *map(str, range(len(typefaces.BENDS)))}
     for split in ("calibration", "test"):
         assert not any("~" in name or name in extra for name in names[split])
+
+
+def test_a_plain_page_shows_nothing_of_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def face(name: str, size: int) -> faces.Face:
+        shown.append(name)
+        return whole(name, size)
+
+    whole = faces.face
+    monkeypatch.setattr(signs, "face", face)
+    kept = {name for pair in typefaces.SIGNS.seen for name in pair}
+    for seed in range(30):
+        pages.draw("signs", seed, plain=True)
+    assert shown
+    assert {*shown} <= kept
+    for seed in range(30):
+        pages.draw("signs", seed)
+    assert not {*shown} <= kept
 
 
 def test_every_typeface_has_a_licence_a_use_and_every_character() -> None:

@@ -50,15 +50,20 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def draw(family: str, seed: int, split: str = "train", density: float = 1.0) -> Page:
-    """The page of this family, split and seed; ``density`` above 1 prints smaller, below 1 larger."""
+def draw(family: str, seed: int, split: str = "train", density: float = 1.0, *, plain: bool = False) -> Page:
+    """The page of this family, split and seed; ``density`` above 1 prints smaller, below 1 larger.
+
+    ``plain``: without what only training pages show.
+    """
     if family not in _PAINTERS:
         raise BadInput(f"no page family is called {family!r}; there are {', '.join(FAMILIES)}")
     if split not in SPLITS:
         raise BadInput(f"no split is called {split!r}; there are {', '.join(SPLITS)}")
     if not 0.25 <= density <= 4:
         raise BadInput(f"density {density!r} is outside 0.25 to 4; 1 is the measured default")
-    canvas = _PAINTERS[family](roll(family, split, seed), density)
+    dice = roll(family, split, seed)
+    dice.training &= not plain
+    canvas = _PAINTERS[family](dice, density)
     return canvas.finish(family, f"{family}/{split}/{seed:06d}")
 
 

@@ -87,11 +87,14 @@ def policy_of(path: Path | None, budgets: list[str] | None, mean: int | None, fa
 def about_policy(rules: "Policy") -> dict[str, Any]:
     """What is served, for whoever started it."""
     from stakes.gateway.cautions import cautions
+    from stakes.gateway.controller import Controller
 
+    state = Controller.from_policy(rules).state()
     origin = "chosen, not calibrated" if rules.fingerprint == "uncalibrated" else f"policy {rules.fingerprint:.12}"
     return {
         "family": rules.family, "budgets": rules.budgets, "mean_budget": rules.mean_budget, "origin": origin,
-        "basis": rules.basis, "warnings": cautions(rules),
+        "basis": rules.basis, "begins_with": {tier: round(state[f"budget_{tier}"]) for tier in rules.tiers},
+        "warnings": cautions(rules),
     }  # fmt: skip
 
 
@@ -99,6 +102,9 @@ def first_words(about: Mapping[str, Any]) -> str:
     """The same for a person: one line, and one more for whatever about the policy is weaker than it looks."""
     budgets = ", ".join(f"{tier} {tokens}" for tier, tokens in about["budgets"].items())
     line = f"{about['address']} → {about['upstream']} ({about['mode']}; budgets {budgets}; {about['origin']})"
+    if about["begins_with"] != about["budgets"]:  # the optimum may mix two budgets in a tier, which a file does not
+        first = ", ".join(f"{tier} {tokens}" for tier, tokens in about["begins_with"].items())
+        line += f"\nat the calibration's mix of tiers, images get on average: {first}"
     return "\n".join([line, *(f"warning: {sentence}" for sentence in about["warnings"])])
 
 

@@ -5,6 +5,7 @@ for sentence in cautions(policy):
 """
 
 from stakes.budgets.policy import Policy
+from stakes.gateway.controller_promise import kept
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.anyres import AnyRes
 from stakes.vision.ladder import ladder
@@ -18,7 +19,18 @@ LEGIBILITY = (
 
 def cautions(policy: Policy) -> list[str]:
     """Whatever about this policy is weaker than it looks; empty where its curves are answers and pages can take it."""
-    return [*([LEGIBILITY] if policy.basis == "legibility" else []), *_below_the_lowest_rung(policy)]
+    read = [LEGIBILITY] if policy.basis == "legibility" else []
+    return [*read, *_of_other_budgets(policy), *_below_the_lowest_rung(policy)]
+
+
+def _of_other_budgets(policy: Policy) -> list[str]:
+    """A certificate beside budgets that it does not speak of."""
+    if policy.certificate is None or kept(policy) is not None:
+        return []
+    return [
+        f"NOT CERTIFIED: the certificate is of budgets {policy.certificate.get('budgets')}, the policy's are "
+        f"{policy.budgets}; nothing of it is kept; calibrate again with --certify"
+    ]
 
 
 def _below_the_lowest_rung(policy: Policy) -> list[str]:

@@ -7,7 +7,8 @@
 Hard: the first ``n`` images take at most ``mean n + burst`` tokens, for every ``n`` and every order of arrivals, grants
 outstanding or not (``controller_allowance``); no image gets less than the floor or its native tokens.
 
-Good: budgets are the exact optimum (``controller_path``) for
+Good: budgets are the exact optimum (``controller_path``), or those that a certificate speaks of
+(``controller_promise``), for
 
     mix  = shares of the tiers, forgotten over MEMORY images, begun with the calibration's as PRIOR images
     even = mean / (tokens taken / tokens asked for)              small images and rough fits leave tokens over

@@ -21,6 +21,7 @@ from stakes.budgets.curve import Curve
 from stakes.budgets.hull import Menu, lower_hull
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput, InfeasibleBudget
+from stakes.gateway.controller_promise import kept
 
 
 class Step(NamedTuple):
@@ -55,7 +56,7 @@ class Path:
 
     @classmethod
     def of(cls, policy: Policy) -> "Path":
-        """The path of a policy.
+        """The path of a policy; of a certified one, by way of the budgets that ship (``controller_promise``).
 
         A policy that lacks a curve says nothing about what tokens bring. Then each tier knows two budgets, the floor
         and its own, and the dearest is raised first.
@@ -63,13 +64,20 @@ class Path:
         costs = [plan.cost for plan in policy.tiers.values()]
         curves = _curves(policy)
         if curves:
-            valued = [(cost * fall, step) for tier, (curve, cost) in enumerate(zip(curves, costs, strict=True))
-                      for fall, step in _hull(tier, curve)]  # fmt: skip
+            promise = kept(policy) or {}
+            valued = []
+            for place, (name, curve) in enumerate(zip(policy.tiers, curves, strict=True)):
+                stages = promise[name].parts(curve) if promise else [curve]
+                for stage, part in enumerate(stages):
+                    whole = stage < len(stages) - 1  # a promised budget is reached even where errors do not fall
+                    valued += [(stage, -costs[place] * fall, step) for fall, step in _hull(place, part, whole)]
             grids = tuple(curve.budgets for curve in curves)
         else:
             pairs = [(policy.floor, plan.budget) for plan in policy.tiers.values()]
             valued = [
-                (cost, Step(tier, a, b)) for tier, ((a, b), cost) in enumerate(zip(pairs, costs, strict=True)) if a < b
+                (0, -cost, Step(tier, a, b))
+                for tier, ((a, b), cost) in enumerate(zip(pairs, costs, strict=True))
+                if a < b
             ]
             grids = tuple(tuple(sorted(set(pair))) for pair in pairs)
         for tier, grid in zip(policy.tiers, grids, strict=True):
@@ -78,8 +86,8 @@ class Path:
                     f"the smallest budget that tier {tier!r} may get is {grid[0]} tokens (floor {policy.floor}), above "
                     f"the mean budget of {policy.mean_budget}; give a mean budget of at least {grid[0]}"
                 )
-        valued.sort(key=lambda pair: -pair[0])  # stable: a tier's own steps keep their order
-        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), tuple(step for _, step in valued), grids)
+        valued.sort(key=lambda one: one[:2])  # stable: a tier's own steps keep their order
+        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), tuple(step for *_, step in valued), grids)
 
     def solve(self, mix: Sequence[float], mean: float) -> Solution:
         """The optimum for shares ``mix`` of the tiers (they sum to 1) that spends ``mean`` tokens an image."""
@@ -118,10 +126,12 @@ def _curves(policy: Policy) -> list[Curve]:
     return found
 
 
-def _hull(tier: int, curve: Curve) -> list[tuple[float, Step]]:
-    """A tier's steps along its lower convex hull, each with the fall of its error per token."""
+def _hull(tier: int, curve: Curve, whole: bool) -> list[tuple[float, Step]]:
+    """A tier's steps along its lower convex hull, each with the fall of its error per token; ``whole``: to its end."""
     budgets, errors = curve.budgets, curve.errors
-    corners = lower_hull(Menu.of(budgets, errors, 1, 1.0))
+    corners = list(lower_hull(Menu.of(budgets, errors, 1, 1.0)))
+    if whole and corners[-1] != len(budgets) - 1:
+        corners.append(len(budgets) - 1)
     return [
         ((errors[a] - errors[b]) / (budgets[b] - budgets[a]), Step(tier, budgets[a], budgets[b]))
         for a, b in pairwise(corners)

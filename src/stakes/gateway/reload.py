@@ -85,8 +85,8 @@ def with_signal(policy: Policy, signal: Signal | None) -> Policy:
 
 
 def _same_budgets(one: Policy, other: Policy) -> bool:
-    """Whether the controller would do the same under both; the signal and the certificate are nothing to it."""
-    apart = {"signal", "certificate", "fingerprint", "estimator", "documents"}
+    """Whether the controller would do the same under both; the signal is nothing to it."""
+    apart = {"signal", "fingerprint", "estimator", "documents"}
     return one.model_dump(exclude=apart) == other.model_dump(exclude=apart)
 
 

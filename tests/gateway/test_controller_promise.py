@@ -13,6 +13,7 @@ from stakes.budgets.policy import CurveRecord, TierPlan
 from stakes.gateway.cautions import cautions
 from stakes.gateway.controller import Controller
 from stakes.gateway.controller_path import Path
+from stakes.gateway.reload import Served
 
 GRID = DOCVQA["low"].budgets  # of both tiers
 
@@ -77,3 +78,14 @@ def test_a_certificate_of_other_budgets_is_not_kept_and_that_is_said() -> None:
     assert [sentence.partition(":")[0] for sentence in cautions(edited)] == ["NOT CERTIFIED"]
     assert Path.of(edited) == Path.of(policy.model_copy(update={"certificate": None}))
     assert Path.of(policy) != Path.of(policy.model_copy(update={"certificate": None}))
+
+
+def test_a_file_that_gains_or_loses_its_certificate_is_served_otherwise_from_then_on() -> None:
+    policy = certified(304, 304, "uniform")
+    found = [policy, policy, policy.model_copy(update={"certificate": None})]
+    rules = Served.start(lambda: found[0], (), lambda _: None)
+    told = []
+    for one in found[1:]:
+        found[0], rules._stamp = one, ((1, 1, 1),)
+        told.append(rules.look())
+    assert told == ["same", "loaded"]

@@ -167,6 +167,14 @@ def test_a_malformed_line_17_is_named(tmp_path: Path) -> None:
 
 def test_other_bad_input_ends_in_one_sentence(tmp_path: Path) -> None:
     assert "there is no file" in _refused("plan", "--curves", str(tmp_path / "none.json"))
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 200_000)
+    assert "deep.json is not JSON (maximum recursion depth" in _refused("plan", "--curves", str(deep))
+    assert "deep.json is not a policy file" in _refused("report", str(deep))
+    assert "is not a JSON file of tasks" in _refused("explain", "What?", "--signal", f"task:{deep}")
+    assert "the floor is at least one token, not -3" in _refused("plan", "--published", "docvqa", "--floor", "-3")
+    huge = ("--cost", "high=1e308", "--cost", "low=1e308")
+    assert "the cost of tier 'high' is 1e+308" in _refused("plan", "--published", "docvqa", *huge)
     assert "no published curves of 'mnist'" in _refused("plan", "--published", "mnist")
     assert "not both" in _refused("plan")
     assert "there is no table 'nine'" in _refused("reproduce", "nine")

@@ -14,8 +14,9 @@ from tests.evaluation.oracle import Oracle, write_samples
 from tests.models.tiny import picture, tiny
 
 from stakes.budgets.allocate import allocate
-from stakes.budgets.calibrate import Calibration, calibrate, default_grid
+from stakes.budgets.calibrate import Calibration, calibrate
 from stakes.budgets.curve_files import read_curves
+from stakes.budgets.grid import default_grid
 from stakes.budgets.held_out import held_out
 from stakes.budgets.policy import Policy
 from stakes.data.sample import Sample
@@ -151,6 +152,10 @@ def test_tiers_without_a_cost_or_a_sample_are_refused_before_any_answer(asked: l
     refused({"high": -5.0, "low": 1.0}, "the cost of tier 'high' is -5.0")
     refused(COSTS, "the smallest budget of the grid is 32, above the mean budget of 20", grid=[32], mean=20)
     refused(COSTS, "a grid needs budgets of at least one token", grid=[0, 32])
+    refused(COSTS, "the floor is at least one token, not -5", floor=-5)
+    refused(COSTS, "the floor of 400 lies above every budget of the grid .at most 304.", grid=[32, 304], floor=400)
+    refused(COSTS, "at or above the floor of 300 is 304, above the mean budget of 290", grid=GRID, floor=300, mean=290)
+    refused({"high": 1e308, "low": 1e308}, "the cost of tier 'high' is 1e.308", grid=GRID)
     high = [one for one in asked if one.tier == "high"]
     with pytest.raises(BadInput, match="tier 'low' .one that the signal can name. has no cost"):
         calibrate(model, high, {"high": 5.0}, 304, KeywordRule(), log=folder / "none.jsonl")

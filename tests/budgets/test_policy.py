@@ -75,6 +75,9 @@ def test_policies_are_the_same_when_tiers_and_budgets_are() -> None:
         ({"tiers": {}}, "tiers"),
         ({"tiers": {"high": {"cost": -1, "budget": 5}}}, "tiers.high.cost"),
         ({"tiers": {"high": {"cost": 5, "budget": 0}}}, "tiers.high.budget"),
+        ({"tiers": {"high": {"cost": 5, "budget": 10**400}}}, "tiers.high.budget: .*less than or equal to 1000000000"),
+        ({"mean_budget": 10**400}, "mean_budget: .*less than or equal to 1000000000"),
+        ({"burst": 10**400}, "burst: .*less than or equal to 1000000000"),
         ({"floor": 64}, "tier 'low' has budget 32, below the floor of 64"),
         ({"mechanism": "magic"}, "mechanism"),
         ({"selector": "fastv"}, "'fastv' says which tokens deletion keeps; this is a resolution policy"),
@@ -102,6 +105,9 @@ def test_files_that_are_no_policy_say_so(tmp_path: Path) -> None:
     (tmp_path / "half.json").write_text('{"schema": 1')
     with pytest.raises(BadInput, match="is not a policy file"):
         Policy.load(tmp_path / "half.json")
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(BadInput, match="deep.json is not a policy file"):
+        Policy.load(tmp_path / "deep.json")
 
 
 def test_a_judged_policy_needs_its_judge_brought() -> None:

@@ -136,6 +136,8 @@ def test_a_policy_that_cannot_be_served_is_a_problem(tmp_path: Path) -> None:
     assert "--mechanism resolution" in checks["policy"]["found"]
     (tmp_path / "half.json").write_text('{"schema": 1, "tiers"')
     assert _checks("--policy", tmp_path / "half.json")[0] == 1
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    assert _checks("--policy", tmp_path / "deep.json")[0] == 1
 
 
 def test_a_policy_of_legibility_is_a_warning_and_no_problem(tmp_path: Path) -> None:

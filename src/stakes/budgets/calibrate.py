@@ -21,8 +21,8 @@ from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.estimators import DEFAULT, HYBRID, check_name
 from stakes.budgets.estimators.choose import Choice, Terms, choose
+from stakes.budgets.grid import budgets_to_measure
 from stakes.budgets.held_out import HeldOut, held_out
-from stakes.budgets.paper import PAPER_GRID, PAPER_MEAN
 from stakes.budgets.plan import Plan, make_plan
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.budgets.race import Raced
@@ -117,14 +117,6 @@ class Calibration:
         }
 
 
-def default_grid(mean_budget: int) -> tuple[int, ...]:
-    """The paper's thirteen budgets, which pair up to twice its mean of 304, scaled to another mean."""
-    if mean_budget < 1:
-        raise BadInput(f"the mean budget is at least one token an image, not {mean_budget}")
-    scaled = {max(1, round(budget * mean_budget / PAPER_MEAN)) for budget in PAPER_GRID}
-    return tuple(sorted(scaled))
-
-
 def calibrate(
     model: VLM,
     asked: Sequence[Asked],
@@ -161,17 +153,16 @@ def calibrate(
         raise BadInput("a ceiling is kept with some confidence; give one, such as 0.95")
     setting = setting or Setting()
     check_tiers(asked, costs, signal)
-    budgets = sorted(set(default_grid(mean_budget) if grid is None else grid))
-    if not budgets or budgets[0] < 1:
-        raise BadInput(f"a grid needs budgets of at least one token, not {list(grid or ())}")
+    budgets = budgets_to_measure(grid, mean_budget, floor)
     asked, apart = answerable(model, asked, log)
     check_tiers(asked, costs, signal)
     family = family_of(model)
     found = Counter(one.tier for one in asked)
     counts = {tier: found[tier] for tier in costs}
     total = mean_budget * len(asked)
-    if budgets[0] > mean_budget:
-        raise BadInput(f"the smallest budget of the grid is {budgets[0]}, above the mean budget of {mean_budget}")
+    # Whatever a plan would refuse of these costs and counts is told now: it does not depend on the answers.
+    falling = [1 - i / len(budgets) for i in range(len(budgets))]
+    make_plan({tier: Curve(budgets, falling, counts[tier]) for tier in costs}, costs, counts, total, floor)
     lanes = [[budget] * len(asked) for budget in budgets]
     if confidence is not None:
         check_halves([(one.document, one.tier) for one in asked], list(costs))

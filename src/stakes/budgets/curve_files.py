@@ -24,7 +24,7 @@ def read_curves(path: str | Path) -> dict[str, Curve]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; check the path") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({error}); give a file of curves, a policy, or a .jsonl log") from None
     if isinstance(record, Mapping) and isinstance(record.get("tiers"), Mapping):
         plans = {tier: plan for tier, plan in record["tiers"].items() if isinstance(plan, Mapping)}

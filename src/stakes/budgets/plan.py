@@ -16,6 +16,8 @@ from stakes.errors import BadInput
 from stakes.evaluation.statistics import RATIOS
 from stakes.tiers import extremes
 
+COST_SPAN = 1e100
+
 
 @dataclass(frozen=True)
 class RatioRow:
@@ -71,6 +73,12 @@ def make_plan(
 ) -> Plan:
     """Plan the budgets of ``curves`` under ``total`` tokens for ``counts`` samples."""
     best = allocate(curves, costs, counts, total, floor, mix=mix)
+    for tier, cost in costs.items():
+        if not 1 / COST_SPAN <= cost <= COST_SPAN:
+            raise BadInput(
+                f"the cost of tier {tier!r} is {cost}, and sums and ratios of such costs overflow; only ratios matter, "
+                f"so scale all costs to lie between {1 / COST_SPAN:g} and {COST_SPAN:g}"
+            )
     dearest, cheapest = extremes(costs)
     uniform = _uniform_budget(curves, total // sum(counts.values()))
 

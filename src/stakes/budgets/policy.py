@@ -22,6 +22,8 @@ from stakes.files import write_whole
 from stakes.signals import KeywordRule, Signal, from_dict, to_dict
 
 SCHEMA: Literal[1] = 1
+MOST_TOKENS = 10**9
+"""Of any budget: far beyond every image, and far below what arithmetic overflows at."""
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
 
 
@@ -29,9 +31,9 @@ class CurveRecord(BaseModel):
     """A curve as it stands in the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    budgets: tuple[int, ...]
+    budgets: tuple[Annotated[int, Field(le=MOST_TOKENS)], ...]
     errors: tuple[float, ...]
-    counts: tuple[int, ...]
+    counts: tuple[Annotated[int, Field(le=MOST_TOKENS)], ...]
 
     @model_validator(mode="after")
     def _valid(self) -> Self:
@@ -53,7 +55,7 @@ class TierPlan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     cost: float = Field(gt=0, allow_inf_nan=False)
-    budget: int = Field(ge=1)
+    budget: int = Field(ge=1, le=MOST_TOKENS)
     curve: CurveRecord | None = None
     fitted: CurveRecord | None = None  # the estimator's, where that is not the measured one itself
     disagreement: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
@@ -80,9 +82,9 @@ class Policy(BaseModel):
     mechanism: Literal["resolution", "deletion"] = "resolution"
     selector: str | None = None  # which tokens deletion keeps; files from before it was written have none
     basis: Literal["answers", "legibility"] = "answers"  # legibility: what can be read, not a VLM's error
-    mean_budget: int = Field(ge=1)
-    floor: int = Field(default=1, ge=1)
-    burst: int | None = Field(default=None, ge=0)
+    mean_budget: int = Field(ge=1, le=MOST_TOKENS)
+    floor: int = Field(default=1, ge=1, le=MOST_TOKENS)
+    burst: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
     tiers: dict[str, TierPlan] = Field(min_length=1)
     signal: dict[str, Any] = Field(default_factory=lambda: to_dict(KeywordRule()))
     estimator: str = "raw"
@@ -170,7 +172,7 @@ class Policy(BaseModel):
             record = json.loads(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise BadInput(f"there is no policy file {path}; make one with `stakes calibrate`") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{path} is not a policy file ({error})") from None
         return cls.from_record(record, str(path))
 

@@ -21,6 +21,7 @@ from stakes.commands.questions import (
     gather,
     read_signal,
     serving_signal,
+    signal_file,
     tell,
     told_labels,
     told_pieces,
@@ -82,6 +83,7 @@ def calibrate(
     """
     from stakes.budgets.calibrate import calibrate as run_calibration
     from stakes.budgets.calibrate import check_tiers
+    from stakes.budgets.grid import budgets_to_measure
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import progress_on
     from stakes.tiers import parse_costs
@@ -92,8 +94,9 @@ def calibrate(
     costs = {name: tier.cost for name, tier in tiers.items()}
     setting = Setting(mechanism, selector, metric)  # type: ignore[arg-type]
     budgets = None if grid is None else whole_numbers("--grid", grid)
-    check_writable(output)
     log = calibration_log(output) if log is None else log
+    check_writable(output, samples, log, signal_file(signal))
+    budgets_to_measure(budgets, mean_budget, floor)
     reader = read_signal(signal, costs)
     # Soft stakes are priced against labels: what the signal gets wrong is part of the promise.
     asked, read = gather(samples, pages, per_tier, "calibration", None if soft else reader)
@@ -163,7 +166,7 @@ def calibrate(
 @contextmanager
 def _explained(grid: list[int] | None, mean_budget: int, model: object, mechanism: str) -> Iterator[None]:
     """A budget that no image can take, and that nobody typed, is the scaled grid's: say so, and what to type."""
-    from stakes.budgets.calibrate import default_grid
+    from stakes.budgets.grid import default_grid
 
     try:
         yield

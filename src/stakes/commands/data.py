@@ -74,11 +74,13 @@ def fetch(
 
     Example: stakes data fetch docvqa --out docvqa --per-tier 300 --skip 257
     """
+    from stakes.commands.questions import check_apart
     from stakes.data.hub import scan, write
-    from stakes.data.hub_selection import Selection
+    from stakes.data.hub_selection import FILE, Selection
     from stakes.signals import TaskIdentity
     from stakes.vision.sight import sight
 
+    check_apart(out / FILE, *(place / FILE if place.is_dir() else place for place in apart_from or ()))
     scanned = scan(
         dataset,
         sight(family),

@@ -9,6 +9,7 @@ import typer
 
 from stakes.commands.output import AsJson, print_json
 from stakes.commands.questions import check_writable
+from stakes.errors import BadInput
 
 if TYPE_CHECKING:
     from stakes.evaluation.asked import Asked
@@ -47,6 +48,8 @@ def demo(
     converter()  # say now, not after two minutes, that the extra is missing
     policy, target = folder / "policy.json", folder / "report.html"
     check_writable(target)
+    if policy.exists() and not calibration_log(policy).exists():  # a demo writes its log first
+        raise BadInput(f"{policy} is there already and is no demo's; choose another folder with -o")
     model = load("embedded")
     setting = Setting("deletion", "redundancy")
     found = calibrate(

@@ -17,8 +17,10 @@ from stakes.commands.questions import (
     Log,
     Pages,
     PerTier,
+    check_writable,
     gather,
     read_signal,
+    signal_file,
     tell,
     told_labels,
     told_reading,
@@ -81,9 +83,10 @@ def evaluate(
             raise BadInput("costs come from the policy; --cost is for saved outcomes, with --outcomes LOG")
         setting = Setting(rules.mechanism, selector or rules.selector, metric or "relaxed")
         reader = _reader(signal, rules)
+        log = policy.with_suffix(".evaluation.jsonl") if log is None else log
+        check_writable(log, samples, policy, signal_file(signal or ""))
         asked, read = gather(samples, pages, per_tier, "test", reader)
         tell(told_labels(read, asked), told_reading(reader, [one.question for one in asked]) if reader else "")
-        log = policy.with_suffix(".evaluation.jsonl") if log is None else log
         with who.ready() as answerer, _of_one_family(rules, answerer):
             found = judge.evaluate(
                 answerer,

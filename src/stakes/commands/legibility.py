@@ -32,8 +32,12 @@ def legibility(
     table: str, data: Sequence[str], folder: Path, output: Path | None, as_json: bool, *, model: str, per_tier: int
 ) -> None:
     """One of these tables; ``data`` names one folder where real pages are read, and an image for the map."""
+    from stakes.commands.questions import check_writable
+
     if table == "legibility-map":
         return _map(data, output or Path("legibility-map.png"), as_json)
+    if output is not None:
+        check_writable(output, *map(Path, data))
     if table == "legibility-agreement":
         if data:
             raise BadInput(f"{table} draws its own pages; leave --data out")
@@ -65,7 +69,7 @@ def _map(data: Sequence[str], output: Path, as_json: bool) -> None:
         raise BadInput(f"a map is of one page, not of {len(data)}; give --data IMAGE once")
     if output.suffix.lower() != ".png":
         raise BadInput(f"a map is an image; give -o a name that ends in .png, not {output.name!r}")
-    check_writable(output)
+    check_writable(output, *map(Path, data))
     if data:
         sample = Sample(id="page", image=str(Path(data[0]).resolve()), question="?", answers=("?",), tier="high")
         one = ask([sample], Path())[0]

@@ -63,12 +63,14 @@ def plan(
     """
     from stakes.budgets.elicit import costs_from_effort
     from stakes.budgets.estimators.choose import Terms
+    from stakes.budgets.grid import check_floor
     from stakes.budgets.plan import make_plan
 
     if (curves is None) == (published is None):
         raise BadInput("give either --curves FILE or --published docvqa, and not both")
     if cost and effort:
         raise BadInput("give costs by --cost or by --effort, and not both")
+    check_floor(floor)
     measured, source = _curves(curves, published)
     fitted: Mapping[str, Curve] = measured
     if effort:

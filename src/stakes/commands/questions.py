@@ -128,7 +128,7 @@ def _task_map(text: str) -> dict[str, str]:
     if Path(text).is_file():
         try:
             read = json.loads(Path(text).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{text} is not a JSON file of tasks ({error})") from None
         if not isinstance(read, dict) or not all(isinstance(value, str) for value in read.values()):
             raise BadInput(f'{text} should read {{"docvqa": "high", "vqav2": "low"}}')
@@ -184,13 +184,35 @@ def whole_numbers(option: str, text: str) -> list[int]:
         raise BadInput(f"{option} takes whole numbers with commas between, such as 32,64,96, not {text!r}") from None
 
 
-def check_writable(path: Path) -> None:
-    """Say now, not after an hour of answers, that a file could not be written."""
+def check_writable(path: Path, *needed: Path | None) -> None:
+    """Say now, not after an hour of answers, that a file could not be written, or is one of those ``needed``."""
     import os
 
+    check_apart(path, *needed)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"{path} cannot be written ({error.strerror}); choose another place") from None
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise BadInput(f"{path} cannot be written; choose another place")
+
+
+def check_apart(path: Path, *needed: Path | None) -> None:
+    """Refuse to write where a file lies that the same command needs, under whatever name."""
+    for other in needed:
+        if other is not None and _is_same(path, other):
+            named = "" if str(path) == str(other) else f" (as {other})"
+            raise BadInput(
+                f"{path} is a file that this command itself needs{named}, and writing there would destroy it; choose "
+                "another name to write to"
+            )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two names, however spelt, are of one file, be it there or not yet."""
+    import os
+
+    try:
+        return one.samefile(other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)

@@ -48,9 +48,11 @@ def report(
         raise BadInput(f"--price-per-million is money above 0, not {price_per_million}")
     if images < 1:
         raise BadInput(f"--images is at least 1, not {images}")
+    policy = run / "policy.json" if run.is_dir() else run
+    target = output or policy.with_name("report.html")
+    logs = (outcomes or policy.with_suffix(".outcomes.jsonl"), evaluation or policy.with_suffix(".evaluation.jsonl"))
     found = read_run(run, outcomes, evaluation)
-    target = output or (run if run.is_dir() else run.parent) / "report.html"
-    check_writable(target)
+    check_writable(target, policy, *logs, samples)
     source = from_samples(samples, found) if samples else from_pages(pages, found) if pages else None
     drawn, names = None, list[str]()
     if model is not None:

@@ -11,6 +11,7 @@ import typer
 from stakes.commands.legibility import NAMES as LEGIBILITY
 from stakes.commands.legibility import legibility
 from stakes.commands.output import AsJson, clean, print_json, print_table
+from stakes.commands.questions import check_writable, read_signal, signal_file
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.experiments.measured import TABLES
 
@@ -71,6 +72,9 @@ def reproduce(
         return legibility(table, data or [], folder, output, as_json, model=model, per_tier=count)
     if table not in TABLES and table != "all":
         raise BadInput(f"there is no table {table!r}; choose one of {', '.join(NAMES)}, or all")
+    if output is not None:
+        files = [Path(word.partition("=")[2]) for word in data or [] if "=" in word]
+        check_writable(output, *files, signal_file(signal))
     study = _study(model, data or [], per_tier or (QUICK if quick else FULL), mechanism, signal, folder)
     names = [name for name in TABLES if name != "labels" or "docvqa" in study.data] if table == "all" else [table]
     from stakes.experiments.measured import experiment
@@ -121,7 +125,7 @@ def _added(record: dict[str, Any], path: Path) -> dict[str, Any]:
     try:
         old = json.loads(path.read_text("utf-8"))
         same = all(old[part] == record[part] for part in ("model", "versions"))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return record
     return record | {"tables": old["tables"] | record["tables"]} if same else record
 
@@ -146,7 +150,6 @@ def _versions() -> dict[str, str]:
 
 
 def _study(model: str, data: list[str], per_tier: int, mechanism: str, signal: str, folder: Path) -> "Study":
-    from stakes.commands.questions import read_signal
     from stakes.evaluation.progress import progress_on
     from stakes.experiments.study import OFFLINE, Study
     from stakes.models import load

@@ -47,7 +47,7 @@ def train(
     from stakes.signals import LearnedSignal
     from stakes.signals.base import find_dearest
 
-    check_writable(output)
+    check_writable(output, samples)
     read = read_samples(samples)
     labelled = [one for one in read if one.tier is not None]
     counts = _enough(samples, labelled)

@@ -194,6 +194,15 @@ def test_an_empty_answer_is_wrong_where_it_is_an_answer(go: Callable[..., Calibr
     assert {error for curve in found.curves.values() for error in curve.errors} == {1.0}
 
 
+def test_an_answer_that_no_file_could_hold_is_kept_with_its_bad_parts_replaced(
+    go: Callable[..., Calibration], server: Server, tmp_path: Path
+) -> None:
+    server.script = lambda body, n: completion("x \ud83d", image_usage(seen_tokens(body)))
+    go()
+    assert {outcome.prediction for outcome in facts(tmp_path / "log.jsonl")} == {"x \ufffd"}
+    assert go().run.answered == 0
+
+
 def test_a_server_that_counts_otherwise_ends_the_run_before_its_answer_is_kept(
     go: Callable[..., Calibration], server: Server, tmp_path: Path
 ) -> None:

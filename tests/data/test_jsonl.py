@@ -31,6 +31,10 @@ def test_samples_are_read_in_order_with_what_they_carry(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{broken", "line 17 of .* is not JSON"),
+        ('{"id": ' + "1" * 5000 + "}", "line 17 of .* is not JSON that can be read: a number or a nesting"),
+        ("[" * 200_000, "line 17 of .* is not JSON that can be read: a number or a nesting"),
+        (json.dumps({**GOOD, "id": "x \ud83d"}), "line 17 of .* holds half of a surrogate pair"),
+        (json.dumps({**GOOD, "question": "\udc00?"}), "line 17 of .* holds half of a surrogate pair"),
         ("[1]", "line 17 of .* is a list, not an object"),
         (json.dumps({"id": "x", "question": "?"}), "line 17 of .*: a sample needs 'answers'"),
         (json.dumps({"id": "x", "question": "?", "answers": []}), "line 17 of .*: answers must be a non-empty list"),

@@ -137,6 +137,10 @@ def test_unusable_requests_say_what_to_do() -> None:
         grade("a", ["a"], "bleu")
     with pytest.raises(BadInput, match="not the string 'yes'"):
         grade("yes", "yes")
+    with pytest.raises(BadInput, match="predictions and answers are text, not None"):
+        grade(None, ["a"])  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="predictions and answers are text, not 7"):
+        grade("a", ["a", 7])  # type: ignore[list-item]
     with pytest.raises(BadInput, match="no answer to grade against"):
         grade("yes", [])
     assert is_correct(0.5)

@@ -105,6 +105,8 @@ def test_ten_thousand_resamples_of_600_pairs_take_under_a_second() -> None:
     ("call", "message"),
     [
         (lambda: mcnemar(-1, 2), "at least 0, not -1:2"),
+        (lambda: mcnemar(float("nan"), 3), "at least 0, not nan:3"),  # type: ignore[arg-type]
+        (lambda: mcnemar(3, float("inf")), "at least 0, not 3:inf"),  # type: ignore[arg-type]
         (lambda: cwe([], []), "non-empty list"),
         (lambda: cwe([1, 0], [5]), r"lengths \[1, 2\]"),
         (lambda: cwe([1, 0], [5, -1]), "positive number, not -1"),

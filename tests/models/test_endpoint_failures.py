@@ -73,6 +73,17 @@ def test_an_empty_answer_is_taken_only_where_that_was_asked_for(server: Server, 
         ask(endpoint(empty="answer", tries=1))
 
 
+def test_half_a_surrogate_pair_is_replaced_where_it_is_read(server: Server, endpoint: Ask) -> None:
+    server.script = lambda body, n: completion("x \ud83d and \U0001f600", image_usage(seen_tokens(body)))
+    assert ask(endpoint()).text == "x \ufffd and \U0001f600"
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 1e300])
+def test_a_timeout_is_some_seconds_that_a_socket_can_wait(endpoint: Ask, seconds: float) -> None:
+    with pytest.raises(BadInput, match="some seconds until it times out, at most 1e.06, not"):
+        endpoint(timeout_s=seconds)
+
+
 def test_retry_after_holds_back_every_request(server: Server, endpoint: Ask) -> None:
     def busy_once(body: dict[str, Any], n: int) -> Said:
         return Said("slow down", 429, {"retry-after": "1"}) if n == 0 else honest(body, n)

@@ -2,19 +2,18 @@
 
 ``read_samples`` refuses a file at its first bad line, which is right for a run; a person who mends a file wants the
 whole list. Every line that ``read_samples`` refuses has a fault here. Beyond those, an empty question, answers that
-are all empty, an id that is no text or number, and half a surrogate pair (which no file can hold) are faults too.
+are all empty, and an id that is no text or number are faults too.
 
     for line in read_lines("questions.jsonl"):
         line.number, line.sample, [fault.message for fault in line.faults]
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stakes.data.jsonl import check_kind
+from stakes.data.jsonl import check_kind, parse_object
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 
@@ -56,17 +55,11 @@ def read_lines(path: str | Path) -> Iterator[Line]:
 
 def _line(number: int, raw: bytes) -> Line:
     try:
-        record = json.loads(raw.decode("utf-8").rstrip("\n"))
+        record = parse_object(raw.decode("utf-8").rstrip("\n"))
     except UnicodeDecodeError as error:
         return _malformed(number, raw, f"is not UTF-8 at byte {error.start + 1}")
-    except json.JSONDecodeError as error:
-        return _malformed(number, raw, f"is not JSON ({error.msg} at character {error.pos + 1})")
-    except (ValueError, RecursionError):  # a number of thousands of digits; brackets nested as deep
-        return _malformed(number, raw, "is not JSON that can be read: a number or a nesting in it is endless")
-    if not isinstance(record, dict):
-        return _malformed(number, raw, f"is a {type(record).__name__}, not an object")
-    if b"\\ud" in raw.lower() and _has_half_a_pair(record):
-        return _malformed(number, raw, "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character")
+    except BadInput as error:
+        return _malformed(number, raw, str(error))
     faults = tuple(_faults(record))
     ignored = tuple(key for key in record if key not in KEYS)
     return Line(number, len(raw), _readable(record), faults, ignored)
@@ -74,14 +67,6 @@ def _line(number: int, raw: bytes) -> Line:
 
 def _malformed(number: int, raw: bytes, what: str) -> Line:
     return Line(number, len(raw), None, (Fault("malformed", f"the line {what}"),))
-
-
-def _has_half_a_pair(record: dict[str, Any]) -> bool:
-    try:
-        json.dumps(record, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _faults(record: dict[str, Any]) -> Iterator[Fault]:

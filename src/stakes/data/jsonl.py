@@ -41,12 +41,33 @@ def read_records(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise BadInput(f"line {number} of {path} is not JSON ({error.msg}); mend or remove it") from None
-        if not isinstance(record, dict):
-            raise BadInput(f"line {number} of {path} is a {type(record).__name__}, not an object; mend or remove it")
+            record = parse_object(line)
+        except BadInput as error:
+            raise BadInput(f"line {number} of {path} {error}; mend or remove it") from None
         yield number, record
+
+
+def parse_object(line: str) -> dict[str, Any]:
+    """The object that a line holds; a ``BadInput`` says what the line "is" or "holds" instead, without its place."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"is not JSON ({error.msg} at character {error.pos + 1})") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits; brackets nested as deep
+        raise BadInput("is not JSON that can be read: a number or a nesting in it is endless") from None
+    if not isinstance(record, dict):
+        raise BadInput(f"is a {type(record).__name__}, not an object")
+    if "\\ud" in line.lower() and _has_half_a_pair(record):
+        raise BadInput("holds half of a surrogate pair (\\ud800 to \\udfff), which is no character")
+    return record
+
+
+def _has_half_a_pair(record: dict[str, Any]) -> bool:
+    try:
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def read_samples(path: str | Path) -> list[Sample]:

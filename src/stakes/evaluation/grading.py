@@ -35,6 +35,9 @@ def grade(prediction: str, answers: Sequence[str], metric: str = "relaxed", *, t
         raise BadInput(f"unknown metric {metric!r}; choose one of {', '.join(METRICS)}")
     if isinstance(answers, str):
         raise BadInput(f"answers is a list of acceptable answers, not the string {answers!r}; put it in a list")
+    for text in (prediction, *answers):
+        if not isinstance(text, str):
+            raise BadInput(f"predictions and answers are text, not {text!r}; an empty prediction is an empty string")
     if not answers:
         raise BadInput("there is no answer to grade against; give at least one acceptable answer")
     if not _normalise(prediction):

@@ -26,7 +26,7 @@ HELD = 2_000_000  # resamples × units held in memory at once
 
 def mcnemar(b: int, c: int) -> float:
     """Exact two-sided p-value of ``b`` pairs that went one way and ``c`` the other; 1 where there are none."""
-    if b < 0 or c < 0 or int(b) != b or int(c) != c:
+    if not (0 <= b < math.inf and 0 <= c < math.inf) or int(b) != b or int(c) != c:  # NaN is none of these
         raise BadInput(f"discordant counts are whole numbers of at least 0, not {b}:{c}")
     if b == c:
         return 1.0

@@ -8,6 +8,7 @@ A reply that is not an answer is ``Unusable``, which the wire retries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from stakes.models.base import SUFFIX
 from stakes.models.wire import Unusable
 
 ENDED = {"stop", "length", "eos_token", "stop_sequence", None}  # by any other reason the answer did not finish
+
+HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,17 @@ def read_reply(reply: Any, *, allow_empty: bool = False) -> Reply:
         raise Unusable(f"its reply did not finish ({reason!s:.40})")
     if not isinstance(content, str) or not (content.strip() or (allow_empty and reason == "stop")):
         raise Unusable("its reply has no text")
-    return Reply(content.strip(), reason == "length", reply.get("usage"))
+    return Reply(_whole(content).strip(), reason == "length", reply.get("usage"))
 
 
 def model_names(reply: Any) -> list[str]:
     """What ``/v1/models`` lists."""
     try:
-        return [str(one["id"]) for one in reply["data"]]
+        return [_whole(str(one["id"])) for one in reply["data"]]
     except (LookupError, TypeError):
         raise Unusable("its reply is no list of models") from None
+
+
+def _whole(text: str) -> str:
+    """The same with U+FFFD for every half of a surrogate pair, which JSON can escape and no file can hold."""
+    return HALF.sub("\ufffd", text)

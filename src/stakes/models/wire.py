@@ -25,6 +25,7 @@ from stakes.signals.endpoint import retry_after, server_name
 RETRIED = {408, 409, 425, 429}
 MOST_BYTES = 16 << 20  # of a reply; a short answer with its usage is a kilobyte
 CONNECT_S = 10.0  # a server that does not take the connection by then is down, however long its answers may take
+LONGEST_S = 1e6  # days; a socket takes no timeout of centuries
 
 T = TypeVar("T")
 
@@ -54,8 +55,8 @@ class Wire:
         self.where = server_name(base_url, api_key)
         if tries < 1:
             raise BadInput(f"an endpoint needs at least one try, not {tries!r}")
-        if not timeout_s > 0:
-            raise BadInput(f"a request needs some seconds until it times out, not {timeout_s!r}")
+        if not 0 < timeout_s <= LONGEST_S:
+            raise BadInput(f"a request takes some seconds until it times out, at most {LONGEST_S:g}, not {timeout_s!r}")
         self.base_url = base_url.rstrip("/")
         self._key, self._tries, self._timeout = api_key, tries, timeout_s
         self._pause, self._longest_pause = pause_s, longest_pause_s

@@ -59,7 +59,7 @@ class Selection:
             raise BadInput(
                 f"there is no {file}, so its rows are unknown; name a folder that data fetch wrote"
             ) from None
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             raise BadInput(f"{file} does not say which rows it has looked at; fetch that set again") from None
         if [type(value) for value in (dataset, split, start, scanned)] != [str, str, int, int]:
             raise BadInput(f"{file} does not say which rows it has looked at; fetch that set again")

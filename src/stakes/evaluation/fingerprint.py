@@ -152,7 +152,7 @@ def _parts(meta: Path) -> dict[str, Any]:
     """What stands beside a log, ``run`` among it; empty where nothing can be read."""
     try:
         then = json.loads(meta.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return then if isinstance(then, dict) else {}
 

@@ -76,7 +76,7 @@ class Pages:
             return None
         try:
             return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # a damaged file costs one reading
+        except (OSError, ValueError, RecursionError):  # a damaged file costs one reading
             return None
 
     def _save(self, digest: str, size: tuple[int, int], record: object) -> None:

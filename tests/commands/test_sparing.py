@@ -9,6 +9,7 @@ import pytest
 from tests.commands.test_calibrate import RULES, place, stakes, write  # noqa: F401 (place is a fixture)
 
 from stakes.budgets.policy import Policy
+from stakes.commands.questions import served_signal
 from stakes.errors import BadInput
 from stakes.evaluation.outcomes import read_outcomes
 
@@ -25,6 +26,21 @@ def test_soft_writes_a_price_and_prints_the_promise(place: Path, tmp_path: Path)
     assert "Soft stakes:" in text
     assert "100.0% right" in text
     assert "At cost ratios from" in text
+
+
+def test_a_soft_policy_is_evaluated_by_its_decisions_with_labels_too(place: Path, tmp_path: Path) -> None:  # noqa: F811
+    soft = tmp_path / "soft.json"
+    stakes("calibrate", place / "cal.jsonl", "--model", place / "vlm", *RULES, "--soft", "-o", soft)
+    policy = Policy.load(soft)
+    for signal in ((), ("--signal", "tier"), ("--signal", "task:a=high,b=low")):
+        words = ("--policy", soft, "--model", place / "vlm", "--arms", "uniform,cost", "--log", tmp_path / "log.jsonl")
+        record = json.loads(stakes("evaluate", place / "test.jsonl", *words, *signal, "--json").stdout)
+        lines = (place / "test.jsonl").read_text().splitlines()
+        if "task:a=high,b=low" in signal:  # no sample has a task, so all are undecided: the dearest
+            policy.use(served_signal("task:a=high,b=low", policy.costs))
+        served = [policy.decide(one["question"], about=one["id"]).budget for one in map(json.loads, lines)]
+        assert (record["soft"], record["total"]) == (True, sum(served))
+        assert record["soft_stakes"].startswith("Soft stakes:")
 
 
 def test_race_stays_within_its_passes_and_says_what_it_left_out(place: Path, tmp_path: Path) -> None:  # noqa: F811

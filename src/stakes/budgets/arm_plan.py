@@ -1,6 +1,7 @@
 """What does each arm ask of each image, so that all arms really spend the same?
 
-The policy's budgets fix the total; ``arms`` hands it out. By deletion that is what is asked. By resizing a grid rarely
+The policy's budgets fix the total: one a tier, or with soft stakes what it decides for each question, which is what it
+serves. ``arms`` hands it out. By deletion that is what is asked. By resizing a grid rarely
 holds exactly the budget, so what one image leaves goes to the next of its tier (``vision.carry``), and what is asked of
 an image is the tokens that its fitted size takes. Pages of one shape may all stop short of a small budget (672x784 at
 32 takes 30, and 42 next), so the share that may be carried widens until every arm lands. LLaVA's AnyRes rungs are
@@ -16,7 +17,7 @@ from typing import Any
 
 from stakes.budgets import arms as ways
 from stakes.budgets.ledger import TOLERANCE, Ledger
-from stakes.budgets.policy import Policy
+from stakes.budgets.policy import Decision, Policy
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.asked import Asked
 from stakes.models.about import family_of, image_features, native_tokens
@@ -45,6 +46,8 @@ class ArmPlan:
     """As the ledger knows it: deletion, resolution or anyres."""
     density: str
     """Whose features the content arm went by."""
+    soft: bool = False
+    """Whether the cost arm decided by question, at the policy's price, and not by tier."""
 
 
 def plan_arms(
@@ -59,7 +62,10 @@ def plan_arms(
     family, tiers = family_of(model), [one.tier for one in asked]
     native = [native_tokens(model, *one.size, mechanism) for one in asked]
     costs = policy.costs
-    cost = ways.by_tier(tiers, policy.budgets)
+    cost = ways.by_tier(tiers, policy.budgets)  # with soft stakes too: a tier that the policy does not have is refused
+    decided = decisions(asked, policy)
+    if policy.soft is not None:
+        cost = tuple(one.budget for one in decided)
     total = sum(cost)
     least = policy.floor
     if mechanism == "resolution":
@@ -72,6 +78,8 @@ def plan_arms(
             nominal[name] = ways.uniform(len(asked), total)
         elif name == "cost":
             nominal[name] = cost
+        elif name == "anti" and policy.soft is not None:
+            nominal[name] = ways.mirrored(cost, [one.cost for one in decided], native=native, floor=least)
         elif name == "anti":
             nominal[name] = ways.anti(tiers, policy.budgets, costs, total, native=native, floor=least)
         else:
@@ -91,7 +99,14 @@ def plan_arms(
         ledger.check_realised(budgets)
     except LedgerBreach as error:
         raise LedgerBreach(f"{error}; sizes are too coarse for {len(asked)} samples, so give more of them") from None
-    return ArmPlan(samples, nominal, budgets, total, known, kind)
+    return ArmPlan(samples, nominal, budgets, total, known, kind, policy.soft is not None)
+
+
+def decisions(asked: Sequence[Asked], policy: Policy) -> list[Decision]:
+    """With soft stakes: what the policy decides for each question, ties settled by the sample's id; else none."""
+    if policy.soft is None:
+        return []
+    return [policy.decide(one.question, one.task, about=one.id) for one in asked]
 
 
 def _on_rungs(arm: str, asked: Sequence[Asked], family: str, total: int, shares: Sequence[int]) -> tuple[int, ...]:

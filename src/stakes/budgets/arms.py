@@ -4,6 +4,7 @@ The cost arm's spend fixes the total B (paper, "Equal-budget protocol"); every o
 
     uniform       floor(B / N) to every image, the remainder one each to the first samples
     anti          the tiers' budgets in reverse order of cost, shifted evenly to B where tier sizes differ
+    mirrored      the same where every sample has a budget of its own: in reverse order of its expected cost
     content       in proportion to each image's information density, within [floor, native], redistributed to B
     proportional  a share of each image's native tokens, larger for the dear tier, solved to the mean share
 
@@ -63,6 +64,21 @@ def anti(
     wanted = np.array(by_tier(tiers, mirrored), dtype=float)
     low, high = np.full(len(tiers), float(floor)), _native(native, len(tiers))
     return _exactly(wanted, low, high, total, weights=np.ones(len(tiers)))
+
+
+def mirrored(
+    budgets: Sequence[int], expected: Sequence[float], *, native: Sequence[int] | None = None, floor: int = 1
+) -> Budgets:
+    """The direction control of budgets by sample: the dearest sample gets the smallest of them, and so on inwards.
+
+    ``expected``: each sample's expected cost; of equal ones the larger budget counts as the dearer. The total is that
+    of ``budgets``; what an image cannot take is shared evenly over the others, within [floor, native].
+    """
+    rising = sorted(range(len(budgets)), key=lambda i: (expected[i], budgets[i], i))
+    wanted = np.empty(len(budgets))
+    wanted[rising] = np.sort(budgets)[::-1]
+    low, high = np.full(len(budgets), float(floor)), _native(native, len(budgets))
+    return _exactly(wanted, low, high, sum(budgets), weights=np.ones(len(budgets)))
 
 
 def content(density: Sequence[float], total: int, *, native: Sequence[int], floor: int = 1) -> Budgets:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stakes.budgets.arm_plan import ARMS, ArmPlan, plan_arms
+from stakes.budgets.arm_plan import ARMS, ArmPlan, decisions, plan_arms
 from stakes.budgets.comparison import Comparison, compare
 from stakes.budgets.ledger import Ledger
 from stakes.budgets.policy import Policy
@@ -59,6 +59,7 @@ class Evaluation:
             "total": self.plan.total,
             "deviation": self.deviation,
             "density": self.plan.density,
+            "soft": self.plan.soft,
             "held_out": self.held_out,
             "same_model": self.same_model,
             "answered": self.answered,
@@ -135,6 +136,7 @@ def regrade(
     documents' names.
     """
     plan = _saved(beside(Path(log), "arms"))
+    _same_stakes(plan, policy, log)
     found: dict[tuple[str, int], Outcome] = {}
     for outcome in read_outcomes(log):
         if outcome.sample not in answers:
@@ -155,6 +157,16 @@ def regrade(
     return Evaluation(compare(arms, prices, ratios), plan, _balanced(plan, arms), held_out, None, 0, 0.0, policy.basis)
 
 
+def _same_stakes(plan: ArmPlan, policy: Policy, log: str | Path) -> None:
+    """Arms by tier say nothing about a policy that decides by question, nor the other way round."""
+    if plan.soft != (policy.soft is not None):
+        was, now = ("soft stakes", "one budget a tier") if plan.soft else ("one budget a tier", "soft stakes")
+        raise BadInput(
+            f"the arms of {log} were planned with {was}, and this policy has {now}; give the policy that they were "
+            "planned with, or evaluate this one into a new log"
+        )
+
+
 def _balanced(plan: ArmPlan, arms: Mapping[str, Sequence[Outcome]]) -> float:
     """Check what was really spent against the ledger."""
     native = [outcome.native for outcome in next(iter(arms.values()))]
@@ -169,6 +181,8 @@ def _planned(
     admit(log, mark)  # a log of another experiment is refused before its plan is replaced
     key = {"run": mark.run, "floor": policy.floor, "arms": list(arms)}
     key["tiers"] = {tier: [plan.cost, plan.budget] for tier, plan in policy.tiers.items()}
+    if policy.soft is not None:
+        key["decided"] = [[one.budget, one.cost] for one in decisions(asked, policy)]
     path = beside(log, "arms")
     if path.exists():
         record = _read(path)

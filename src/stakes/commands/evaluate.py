@@ -85,6 +85,8 @@ def evaluate(
         reader = _reader(signal, rules)
         log = policy.with_suffix(".evaluation.jsonl") if log is None else log
         check_writable(log, samples, policy, signal_file(signal or ""))
+        if rules.soft is not None and signal is not None and reader is not None:
+            rules.use(reader)  # who reads also decides; beside labels the policy's own signal goes on deciding
         asked, read = gather(samples, pages, per_tier, "test", reader)
         tell(told_labels(read, asked), told_reading(reader, [one.question for one in asked]) if reader else "")
         with who.ready() as answerer, _of_one_family(rules, answerer):
@@ -101,9 +103,9 @@ def evaluate(
                 spread=spread(answerer),
             )
     if as_json:
-        from stakes.report.sentences import told_uniform, verdict
+        from stakes.report.sentences import soft_stakes, told_uniform, verdict
 
-        told = {"verdict": verdict(found), "uniform": told_uniform(found, rules)}
+        told = {"verdict": verdict(found), "uniform": told_uniform(found, rules), "soft_stakes": soft_stakes(rules)}
         print_json({"policy": str(policy), "log": str(outcomes or log), **found.record(), **told})
         return
     from stakes.commands.evaluate_page import print_evaluation

@@ -6,7 +6,7 @@ from stakes.budgets.comparison import Comparison
 from stakes.budgets.evaluate import Evaluation
 from stakes.budgets.policy import Policy
 from stakes.commands.output import print_table, show
-from stakes.report.sentences import told_uniform, verdict
+from stakes.report.sentences import soft_stakes, told_uniform, verdict
 
 
 def _draw(seen: Comparison) -> None:
@@ -69,6 +69,8 @@ def print_evaluation(found: Evaluation, policy: Policy, log: str) -> None:
         f"Planned {found.plan.total:,} tokens in every arm by {found.plan.mechanism}; "
         f"realised totals differ by {found.deviation:.3%} at most."
     )
+    if told := soft_stakes(policy):
+        typer.echo(told)
     typer.echo(told_uniform(found, policy))
     if found.plan.density:
         typer.echo(f"The content arm goes by {found.plan.density} features.")

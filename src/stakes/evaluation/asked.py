@@ -38,6 +38,7 @@ class Asked:
     digest: str
     size: tuple[int, int]
     load: Load = field(compare=False, repr=False)
+    task: str | None = None
 
 
 def ask(samples: Iterable[Sample], folder: str | Path, signal: Signal | None = None) -> list[Asked]:
@@ -56,7 +57,7 @@ def ask(samples: Iterable[Sample], folder: str | Path, signal: Signal | None = N
         name, size = known
         load = partial(_unchanged, sample.id, name, source)
         document = sample.document or name
-        asked.append(Asked(sample.id, sample.question, sample.answers, tier, document, name, size, load))
+        asked.append(Asked(sample.id, sample.question, sample.answers, tier, document, name, size, load, sample.task))
     return asked
 
 

@@ -16,6 +16,7 @@ from stakes.budgets.evaluate import Evaluation, regrade
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.outcomes import Outcome, read_outcomes
+from stakes.report.sentences import soft_stakes
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def read_run(path: str | Path, outcomes: str | Path | None = None, evaluation: s
     if file.suffix == ".jsonl":
         raise BadInput(f"{file} is a log; give the policy that it belongs to, and the log with --outcomes")
     policy = Policy.load(file)
-    notes: list[str] = []
+    notes = [told] if (told := soft_stakes(policy)) else []
     answers = _answers(file, outcomes, notes)
     if answers:
         _same_curves(policy, answers, notes)

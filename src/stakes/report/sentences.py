@@ -38,8 +38,9 @@ def told_uniform(found: Evaluation, policy: Policy) -> str:
     """What the uniform arm gives each image, and why that is not the policy's mean budget where it is not."""
     counts = found.comparison.counts
     size, tokens = sum(counts.values()), found.plan.total / sum(counts.values())
-    budgets = ", ".join(f"{tier} {budget}" for tier, budget in policy.budgets.items())
-    told = f"Uniform gives every image {tokens:.0f} tokens: what the policy's own budgets ({budgets}) come to here"
+    budgets = f"budgets ({', '.join(f'{tier} {budget}' for tier, budget in policy.budgets.items())}) come"
+    own = "decisions, question by question, come" if found.plan.soft else budgets
+    told = f"Uniform gives every image {tokens:.0f} tokens: what the policy's own {own} to here"
     if abs(tokens - policy.mean_budget) < 1:
         return f"{told}."
     here = ", ".join(f"{count} of {size} read as {tier}" for tier, count in counts.items())
@@ -47,6 +48,21 @@ def told_uniform(found: Evaluation, policy: Policy) -> str:
     there = ", ".join(f"{count} {tier}" for tier, count in then.items())
     calibrated = f" (calibrated on {there})" if len(then) == len(policy.tiers) else ""
     return f"{told}, with {here}; the policy's mean budget is {policy.mean_budget}{calibrated}."
+
+
+def soft_stakes(policy: Policy) -> str:
+    """That this policy decides by question and not by tier, at what price, and whose word it takes; else empty."""
+    if policy.soft is None:
+        return ""
+    trust = policy.soft.trust
+    word = "tiers are as likely as its signal says"
+    if trust is not None:
+        word = ", ".join(f"{tier} is right {trust[tier].get(tier, 0.0):.1%} of the time" for tier in trust)
+        word = f"of its signal's readings {word}".replace("%", "\u00a0%")
+    return (
+        "Soft stakes: the policy's own arm gives each question what its expected cost pays for at "
+        f"{policy.soft.price:.3g} of cost a token ({word}), as it is served, and not one budget a tier."
+    )
 
 
 def _moved(uniform: ArmRow, cost: ArmRow, seen: Comparison) -> str:

@@ -40,7 +40,7 @@ def _stakes(*words: object, err: io.StringIO | None = None) -> subprocess.Comple
 def _samples(folder: Path, count: int = 4) -> Path:
     Image.new("RGB", (560, 700)).save(folder / "p.png")
     lines = [
-        {"id": i, "image": "p.png", "question": HIGH if i % 2 else LOW, "answers": ["x"], "document": "p"}
+        {"id": i, "image": "p.png", "question": f"{HIGH if i % 2 else LOW} {i}", "answers": ["x"], "document": "p"}
         for i in range(count)
     ]
     file = folder / "samples.jsonl"

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,8 @@ def test_counts_of_tiers_documents_and_images(folder: Path) -> None:
         folder,
         [
             {**GOOD, "tier": "medium"},
-            {**GOOD, "id": 2},
-            {**GOOD, "id": "c", "image": "./p.png"},
+            {**GOOD, "id": 2, "question": "What is the total due?"},
+            {**GOOD, "id": "c", "image": "./p.png", "question": "What is the sum total?"},
             {**GOOD, "id": "d", "question": "Who?", "image": inline, "document": None},
             {**GOOD, "id": "e", "question": "Why?", "image": inline, "document": None},
         ],
@@ -122,13 +123,30 @@ def test_one_image_in_two_documents_breaks_their_independence(folder: Path) -> N
     file = _write(folder, [GOOD, {**GOOD, "id": "b", "question": "Who?", "document": "other"}])
     (problem,) = check(file, native_tokens()).problems
     assert (problem.line, problem.fatal) == (2, False)
-    assert problem.message == "the image p.png is of document 'other' here and of 'p' on line 1"
+    assert problem.message == "the image p.png is of document 'other' here and of 'p' on line 1; " + (
+        "documents that share an image count as one"
+    )
+    (folder / "copy.png").write_bytes((folder / "p.png").read_bytes())
+    file = _write(folder, [GOOD, {**GOOD, "id": "b", "question": "Who?", "image": "copy.png", "document": "other"}])
+    assert _told(check(file, native_tokens())) == [(2, "document", False)], "a page under two names is one page"
+
+
+def test_one_question_asked_twice_of_one_image_is_listed(folder: Path) -> None:
+    (folder / "copy.png").write_bytes((folder / "p.png").read_bytes())
+    again = {**GOOD, "id": "b", "question": "What  is the total? "}
+    others = [{**GOOD, "id": "c", "image": "copy.png"}, {**GOOD, "id": "d", "image": "small.png", "document": "s"}]
+    found = check(_write(folder, [GOOD, again, *others]), native_tokens(), largest_budget=50)
+    repeats = [problem for problem in found.problems if problem.kind == "repeat"]
+    assert [(problem.line, problem.fatal) for problem in repeats] == [(2, False), (3, False)]
+    assert repeats[0].message == "'b' asks of the same image what 'a' asks on line 1; leave one of them out"
 
 
 def test_files_for_signals_and_files_of_one_tier_are_usable_and_say_so(folder: Path) -> None:
     text_only = [{"id": i, "question": q, "answers": ["x"]} for i, q in enumerate(["Total?", "Who?"])]
     assert _told(check(_write(folder, text_only), native_tokens())) == [(None, "image", False)]
-    assert _told(check(_write(folder, [GOOD, {**GOOD, "id": "b"}]), native_tokens())) == [(None, "tier", False)]
+    assert _told(check(_write(folder, [GOOD, {**GOOD, "id": "b", "question": "Total?"}]), native_tokens())) == [
+        (None, "tier", False)
+    ]
 
 
 def test_files_that_hold_nothing_or_cannot_be_opened(folder: Path) -> None:
@@ -189,20 +207,21 @@ def test_what_check_calls_usable_can_be_read_and_what_cannot_be_read_it_names(
 
 
 @pytest.mark.parametrize(
-    ("name", "tiers", "documents", "short"),
+    ("name", "tiers", "documents", "short", "copies"),
     [
-        ("docvqa", {"high": 300, "low": 300}, 158, 0),
-        ("chartqa", {"high": 200, "low": 200}, 232, 192),
-        ("sroie", {"high": 79, "low": 80}, 40, 20),
+        ("docvqa", {"high": 300, "low": 300}, 158, 0, 0),
+        ("chartqa", {"high": 200, "low": 200}, 232, 192, 0),
+        ("sroie", {"high": 79, "low": 80}, 40, 20, 8),  # two receipts are there twice
     ],
 )
 def test_real_questions_are_usable(
-    real_data: Path, name: str, tiers: dict[str, int], documents: int, short: int
+    real_data: Path, name: str, tiers: dict[str, int], documents: int, short: int, copies: int
 ) -> None:
     found = check(real_data / name / "questions.jsonl", native_tokens())
     assert found.usable
     assert (dict(found.tiers), found.documents, len(found.images)) == (tiers, documents, documents)
-    assert sum(problem.kind == "native" for problem in found.problems) == len(found.problems) == short
+    kinds = Counter(problem.kind for problem in found.problems)
+    assert kinds == Counter({"native": short, "document": copies, "repeat": copies})
 
 
 def test_a_tiff_of_several_pages_is_named_on_each_of_its_lines(folder: Path) -> None:

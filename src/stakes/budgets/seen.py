@@ -28,7 +28,9 @@ def digests(names: Iterable[str]) -> set[str]:
 
 def seen_by(asked: Iterable[Asked]) -> tuple[str, ...]:
     """What a policy calibrated on these keeps."""
-    return tuple(sorted(digests(name for one in asked for name in (one.document, one.digest))))
+    return tuple(
+        sorted(digests(name for one in asked for name in (one.named or one.document, one.document, one.digest)))
+    )
 
 
 def unseen(

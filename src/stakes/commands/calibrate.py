@@ -26,6 +26,7 @@ from stakes.commands.questions import (
     told_labels,
     told_pieces,
     told_reading,
+    told_units,
     whole_numbers,
 )
 from stakes.commands.sparing import Passes, Race, Soft, race_wanted, told_race, told_soft, with_soft
@@ -105,6 +106,7 @@ def calibrate(
     served = serving_signal(labelled, costs) if reader is None else reader
     check_tiers(asked, costs, served)
     notes = ["" if soft else told_labels(read, asked), told_reading(served, [one.question for one in asked])]
+    notes.append(told_units(asked))
     tell(*notes)
     readings = {one.id: served(question, task).tier for one, (question, task, _) in zip(asked, labelled, strict=True)}
     agreement = sum(readings[one.id] == one.tier for one in asked) / len(asked)

@@ -24,6 +24,7 @@ from stakes.commands.questions import (
     tell,
     told_labels,
     told_reading,
+    told_units,
 )
 from stakes.commands.spreading import Spread
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
@@ -88,7 +89,8 @@ def evaluate(
         if rules.soft is not None and signal is not None and reader is not None:
             rules.use(reader)  # who reads also decides; beside labels the policy's own signal goes on deciding
         asked, read = gather(samples, pages, per_tier, "test", reader)
-        tell(told_labels(read, asked), told_reading(reader, [one.question for one in asked]) if reader else "")
+        reading = told_reading(reader, [one.question for one in asked]) if reader else ""
+        tell(told_labels(read, asked), reading, told_units(asked))
         with who.ready() as answerer, _of_one_family(rules, answerer):
             found = judge.evaluate(
                 answerer,

@@ -93,6 +93,13 @@ def told_labels(read: "Sequence[Sample]", asked: "Sequence[Asked]") -> str:
     return f"the file's labels disagree with the signal on {other} of {len(pairs)} questions; --signal tier uses them"
 
 
+def told_units(asked: "Sequence[Asked]") -> str:
+    """Which documents share pages and so count as one; empty where none does."""
+    from stakes.evaluation.units import told_joined
+
+    return told_joined(asked)
+
+
 def told_reading(signal: "Signal", questions: Sequence[str]) -> str:
     """That no keyword is in these questions, or that a learned signal knows some from its training; else empty."""
     from stakes.signals import KeywordRule, LearnedSignal

@@ -35,7 +35,7 @@ class Problem:
     """One thing wrong, on one line or (``line`` is None) with the file as a whole."""
 
     line: int | None
-    kind: str  # malformed, id, duplicate, question, answers, image, native, pages, tier, task, document, file
+    kind: str  # malformed, id, duplicate, question, answers, image, native, pages, tier, task, document, repeat, file
     message: str
     fatal: bool = True
 
@@ -122,7 +122,9 @@ class _Looker:
         self.found, self.base, self.native, self.pages, self.signal = found, base, native, pages, signal
         self.ids: dict[str, int] = {}
         self.documents: set[str] = set()
-        self.document_of: dict[Key, tuple[str | None, int]] = {}
+        self.contents: dict[Key, str] = {}
+        self.document_of: dict[str, tuple[str | None, int]] = {}
+        self.asked_of: dict[tuple[str, str], tuple[str, int]] = {}
         self.unreadable: dict[Key, str] = {}
         self.page_counts: dict[Key, int] = {}
         self.without_image: list[int] = []
@@ -146,7 +148,9 @@ class _Looker:
         if sample.document is not None:
             self.documents.add(sample.document)
         if sample.image is not None:
-            self._image(line.number, sample)
+            content = self._image(line.number, sample)
+            if content and not line.faults:
+                self._repeat(line.number, sample, content)
         elif not any(fault.kind == "image" for fault in line.faults):
             self.without_image.append(line.number)
 
@@ -168,12 +172,13 @@ class _Looker:
     def _problem(self, line: int | None, kind: str, message: str, fatal: bool = True) -> None:
         self.found.problems.append(Problem(line, kind, message, fatal))
 
-    def _image(self, number: int, sample: Sample) -> None:
+    def _image(self, number: int, sample: Sample) -> str | None:
+        """Look at the sample's image; a name for its bytes, None where there are none."""
         try:
             source = image_source(sample, self.base)
         except StakesError as error:
             self._problem(number, "image", str(error))
-            return
+            return None
         if isinstance(source, bytes):
             key, name = ("bytes", hashlib.sha256(source).hexdigest()), "the embedded image"
         else:
@@ -188,10 +193,31 @@ class _Looker:
         if (count := self.page_counts.get(key, 1)) > 1:
             message = f"only the first of the {count} pages of {name} is read; split it"
             self._problem(number, "pages", message, fatal=False)
-        document, first = self.document_of.setdefault(key, (sample.document, number))
+        content = self._content(key, source)
+        document, first = self.document_of.setdefault(content, (sample.document, number))
         if document != sample.document:
-            message = f"{name} is of document {sample.document!r} here and of {document!r} on line {first}"
+            message = (
+                f"{name} is of document {sample.document!r} here and of {document!r} on line {first}; "
+                "documents that share an image count as one"
+            )
             self._problem(number, "document", message, fatal=False)
+        return content
+
+    def _repeat(self, number: int, sample: Sample, content: str) -> None:
+        known, first = self.asked_of.setdefault((content, " ".join(sample.question.split())), (sample.id, number))
+        if known != sample.id:
+            message = f"{sample.id!r} asks of the same image what {known!r} asks on line {first}; leave one of them out"
+            self._problem(number, "repeat", message, fatal=False)
+
+    def _content(self, key: Key, source: Path | bytes) -> str:
+        """A name for the image's bytes; two files may hold the same page. One that cannot be read is only itself."""
+        if key not in self.contents:
+            try:
+                data = source if isinstance(source, bytes) else source.read_bytes()
+                self.contents[key] = hashlib.sha256(data).hexdigest()
+            except OSError:
+                self.contents[key] = " ".join(key)
+        return self.contents[key]
 
     def _measure(self, key: Key, source: Path | bytes) -> None:
         if key in self.found.native or key in self.unreadable:

@@ -28,7 +28,11 @@ Load = Callable[[], "bytes | Image"]
 
 @dataclass(frozen=True)
 class Asked:
-    """One sample, ready. ``size``: (width, height) upright. ``digest``: of the image file, or of a drawn page."""
+    """One sample, ready. ``size``: (width, height) upright. ``digest``: of the image file, or of a drawn page.
+
+    ``document``: what is independent of the others, so that documents which share a page are one (``units``);
+    ``named``: what the file calls it, where that is not the same.
+    """
 
     id: str
     question: str
@@ -39,10 +43,13 @@ class Asked:
     size: tuple[int, int]
     load: Load = field(compare=False, repr=False)
     task: str | None = None
+    named: str = ""
 
 
 def ask(samples: Iterable[Sample], folder: str | Path, signal: Signal | None = None) -> list[Asked]:
     """Samples of a file in ``folder``, tiers read by ``signal``; without one, as labelled."""
+    from stakes.evaluation.units import by_unit
+
     asked, seen = [], dict[str, tuple[str, tuple[int, int]]]()
     for sample in samples:
         tier = _tier(sample.id, sample.tier, sample.question, sample.task, signal)
@@ -58,7 +65,7 @@ def ask(samples: Iterable[Sample], folder: str | Path, signal: Signal | None = N
         load = partial(_unchanged, sample.id, name, source)
         document = sample.document or name
         asked.append(Asked(sample.id, sample.question, sample.answers, tier, document, name, size, load, sample.task))
-    return asked
+    return by_unit(asked)
 
 
 def ask_pages(

@@ -7,8 +7,8 @@ say what differs. Budgets are no part: a grid may grow, and what was answered is
     mark.run                                  # '0f3c…', 32 hex digits
     admit(Path("log.jsonl"), mark)            # the outcomes it holds, or BadInput: another model, other images, …
 
-No answer depends on its question's tier, so a log whose tiers alone were read otherwise is taken, with the tiers of
-now; ``relabel`` writes them into the log before it goes on.
+No answer depends on its question's tier, nor on what its document is called, so a log that differs in these alone is
+taken, with the tiers and documents of now; ``relabel`` writes them into the log before it goes on.
 """
 
 import hashlib
@@ -28,6 +28,7 @@ from stakes.models.base import DEFAULT_SELECTOR, SUFFIX, Mechanism
 
 SCHEMA = 1  # raise it when grading or answering changes what an old log would have said
 DATA = ("samples", "questions", "answers", "documents", "images")
+LABELS = {"tiers": "", "documents": ""}  # what no answer depends on
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Fingerprint:
     parts: Mapping[str, str]
     tiers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """The tier of every sample, by id."""
+    documents: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The document of every sample, by id."""
 
     @property
     def run(self) -> str:
@@ -101,6 +104,7 @@ def take(asked: Sequence[Asked], model: Any, setting: Setting) -> Fingerprint:
             "suffix": SUFFIX,
         },
         {one.id: one.tier for one in asked},
+        {one.id: one.document for one in asked},
     )
 
 
@@ -118,9 +122,9 @@ def admit(log: Path, mark: Fingerprint) -> list[Outcome]:
 
 
 def relabel(log: Path, mark: Fingerprint) -> int:
-    """Write the tiers of now into a log that differs in nothing else; how many of its questions change theirs."""
+    """Write the tiers and documents of now into a log that differs in nothing else; how many tiers change."""
     then = _parts(beside(log, "meta"))
-    if not log.exists() or not _only_tiers(then, mark):
+    if not log.exists() or not _only_labels(then, mark):
         return 0
     with OutcomeLog(log):  # nobody else writes it meanwhile
         outcomes = read_outcomes(log)
@@ -157,16 +161,19 @@ def _parts(meta: Path) -> dict[str, Any]:
     return then if isinstance(then, dict) else {}
 
 
-def _only_tiers(then: Mapping[str, Any], mark: Fingerprint) -> bool:
+def _only_labels(then: Mapping[str, Any], mark: Fingerprint) -> bool:
     parts = {key: value for key, value in then.items() if key != "run"}
-    return parts != mark.parts and {**parts, "tiers": ""} == {**mark.parts, "tiers": ""}
+    return parts != mark.parts and {**parts, **LABELS} == {**mark.parts, **LABELS}
 
 
 def _retiered(outcomes: Sequence[Outcome], then: Mapping[str, Any], mark: Fingerprint) -> list[Outcome] | None:
-    """The same answers with the tiers of now; None where they are not all of one run that differs in tiers alone."""
-    if not _only_tiers(then, mark) or any(o.run != then["run"] or o.sample not in mark.tiers for o in outcomes):
+    """The same answers with the labels of now; None where they are not all of one run that differs in these alone."""
+    if not _only_labels(then, mark) or any(o.run != then["run"] or o.sample not in mark.tiers for o in outcomes):
         return None
-    return [replace(outcome, tier=mark.tiers[outcome.sample], run=mark.run) for outcome in outcomes]
+    return [
+        replace(outcome, tier=mark.tiers[outcome.sample], document=mark.documents[outcome.sample], run=mark.run)
+        for outcome in outcomes
+    ]
 
 
 def _difference(log: Path, run: str, mark: Fingerprint) -> str:

@@ -19,6 +19,7 @@ from stakes.commands.questions import (
     PerTier,
     check_writable,
     gather,
+    judge_of,
     read_signal,
     serving_signal,
     signal_file,
@@ -100,7 +101,7 @@ def calibrate(
     budgets_to_measure(budgets, mean_budget, floor)
     reader = read_signal(signal, costs)
     # Soft stakes are priced against labels: what the signal gets wrong is part of the promise.
-    asked, read = gather(samples, pages, per_tier, "calibration", None if soft else reader)
+    asked, read = gather(samples, pages, per_tier, "calibration", None if soft else reader, judge_of(signal, costs))
     tasks = [sample.task for sample in read] or [None] * len(asked)
     labelled = [(one.question, task, one.tier) for one, task in zip(asked, tasks, strict=True)]
     served = serving_signal(labelled, costs) if reader is None else reader

@@ -19,6 +19,7 @@ from stakes.commands.questions import (
     PerTier,
     check_writable,
     gather,
+    judge_of,
     read_signal,
     signal_file,
     tell,
@@ -88,7 +89,7 @@ def evaluate(
         check_writable(log, samples, policy, signal_file(signal or ""))
         if rules.soft is not None and signal is not None and reader is not None:
             rules.use(reader)  # who reads also decides; beside labels the policy's own signal goes on deciding
-        asked, read = gather(samples, pages, per_tier, "test", reader)
+        asked, read = gather(samples, pages, per_tier, "test", reader, judge_of(signal or "", rules.costs))
         reading = told_reading(reader, [one.question for one in asked]) if reader else ""
         tell(told_labels(read, asked), reading, told_units(asked))
         with who.ready() as answerer, _of_one_family(rules, answerer):

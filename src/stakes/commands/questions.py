@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from stakes.data.sample import Sample
     from stakes.evaluation.asked import Asked
     from stakes.evaluation.outcomes import Outcome
-    from stakes.signals import Signal
+    from stakes.signals import Judge, Signal
 
 Pages = Annotated[
     str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, charts, infographics, …")
@@ -25,7 +26,7 @@ Log = Annotated[
 ]
 SIGNAL_HELP = (
     "How tiers are read: keywords, keywords:FILE (one a line), task:FILE.json or task:docvqa=high,vqav2=low, "
-    "learned:FILE (stakes signal train), tier (labels)."
+    "learned:FILE (stakes signal train), tier (labels), judge:FILE (a judge's labels, by id or question)."
 )
 SERVED_SIGNAL_HELP = (
     "How tiers are read in place of the policy's own way: keywords, keywords:FILE, task:MAP, learned:FILE or only FILE."
@@ -33,7 +34,7 @@ SERVED_SIGNAL_HELP = (
 
 
 def read_signal(word: str, costs: Mapping[str, float]) -> "Signal | None":
-    """The signal that a word names; None for ``tier``, which takes the samples' own labels."""
+    """The signal that a word names; None for labels: ``tier``, the samples' own, and ``judge:FILE`` (``judge_of``)."""
     from stakes.signals import KeywordRule, LearnedSignal, TaskIdentity
 
     kind, _, rest = word.partition(":")
@@ -43,21 +44,49 @@ def read_signal(word: str, costs: Mapping[str, float]) -> "Signal | None":
         from stakes.signals.keywords import read_keywords
 
         return KeywordRule(read_keywords(rest), *_dear_and_cheap(costs))
-    if word == "tier":
+    if word == "tier" or (kind == "judge" and rest):
         return None
     if kind == "task" and rest:
         return TaskIdentity(_task_map(rest), dearest=max(costs, key=costs.__getitem__))
     if kind == "learned" and rest:
         return LearnedSignal.load(rest)
     raise BadInput(
-        f"no signal is called {word!r}; give keywords, keywords:FILE, task:MAP, learned:FILE, or tier for the labels"
+        f"no signal is called {word!r}; give keywords, keywords:FILE, task:MAP, learned:FILE, judge:FILE, "
+        "or tier for the labels"
     )
+
+
+def judge_of(word: str, costs: Mapping[str, float]) -> "Judge | None":
+    """The judge whose labels ``judge:FILE`` names, of the tiers that have a cost; None for any other word."""
+    from stakes.signals import Judge
+
+    kind, _, file = word.partition(":")
+    if kind != "judge" or not file:
+        return None
+    return Judge(labels=file, rubric={tier: tier for tier in costs}, dearest=max(costs, key=costs.__getitem__))
+
+
+def judged(read: "Sequence[Sample]", judge: "Judge") -> "list[Sample]":
+    """The samples with a judge's labels as their tiers; one that has none is an error, since labels are not guessed."""
+    verdicts = judge.read([sample.question for sample in read], [sample.id for sample in read])
+    missing = [sample.id for sample, verdict in zip(read, verdicts, strict=True) if not verdict.decided]
+    if missing:
+        raise BadInput(
+            f"{len(missing)} of {len(read)} samples have no label in {judge.name.removeprefix('labels ')}, the first "
+            f"{missing[0]!r}; label them by id or question, or leave them out"
+        )
+    return [replace(sample, tier=verdict.tier) for sample, verdict in zip(read, verdicts, strict=True)]
 
 
 def served_signal(word: str, costs: Mapping[str, float]) -> "Signal":
     """The signal for questions that come without labels; a file's name alone is a learned signal's."""
     if word == "tier":
         raise BadInput("questions that come in have no labels to read; clients name tiers by the header x-stakes-tier")
+    if word.startswith("judge:"):
+        raise BadInput(
+            f"{word} holds a judge's labels of known questions, and those that come in are new; train a signal on the "
+            "labels (stakes signal train) and give learned:FILE"
+        )
     read = read_signal(f"learned:{word}" if Path(word).is_file() else word, costs)
     assert read is not None  # only labels give none
     return read
@@ -168,18 +197,30 @@ def serving_signal(labelled: "Sequence[tuple[str, str | None, str]]", costs: Map
 
 
 def gather(
-    samples: Path | None, pages: str | None, per_tier: int, split: str, signal: "Signal | None"
+    samples: Path | None,
+    pages: str | None,
+    per_tier: int,
+    split: str,
+    signal: "Signal | None",
+    judge: "Judge | None" = None,
 ) -> "tuple[list[Asked], list[Sample]]":
-    """What is asked: a samples file or fresh pages, and not both; the samples are those of the file."""
+    """What is asked: a samples file or fresh pages, and not both; the samples are those of the file.
+
+    ``judge``: whose labels stand in place of the file's own.
+    """
     from stakes.data.jsonl import read_samples
     from stakes.evaluation.asked import ask, ask_pages
 
     if (samples is None) == (pages is None):
         raise BadInput("give either a samples file or --pages FAMILY, and not both")
     if pages is not None:
+        if judge is not None:
+            raise BadInput("a judge's labels are of a samples file; leave --pages out, or take --signal tier")
         return ask_pages(pages, split, per_tier, signal), []
     assert samples is not None
     read = read_samples(samples)
+    if judge is not None:
+        read = judged(read, judge)
     return ask(read, samples.parent, signal), read
 
 

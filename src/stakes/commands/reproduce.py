@@ -18,6 +18,7 @@ from stakes.experiments.measured import TABLES
 if TYPE_CHECKING:
     from stakes.experiments.study import Study
     from stakes.experiments.table import Table
+    from stakes.signals import Judge
 
 PUBLISHED = "published"
 NAMES = {PUBLISHED: "every published figure that follows from others, recomputed"} | {
@@ -58,6 +59,10 @@ def reproduce(
         Path | None,
         typer.Option("--output", "-o", help="Write the tables to one JSON file, too; others of the same model stay."),
     ] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="With labels: a judge's labels file, or the address of the model that judges.")
+    ] = None,
+    judge_model: Annotated[str | None, typer.Option(help="With --judge ADDRESS: the judging model's name.")] = None,
     every: Annotated[bool, typer.Option("--every", help="With published: list the figures that follow, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +80,8 @@ def reproduce(
     if output is not None:
         files = [Path(word.partition("=")[2]) for word in data or [] if "=" in word]
         check_writable(output, *files, signal_file(signal))
-    study = _study(model, data or [], per_tier or (QUICK if quick else FULL), mechanism, signal, folder)
+    view = _judge(table, judge, judge_model, folder)
+    study = _study(model, data or [], per_tier or (QUICK if quick else FULL), mechanism, signal, folder, view)
     names = [name for name in TABLES if name != "labels" or "docvqa" in study.data] if table == "all" else [table]
     from stakes.experiments.measured import experiment
 
@@ -149,13 +155,40 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _study(model: str, data: list[str], per_tier: int, mechanism: str, signal: str, folder: Path) -> "Study":
+def _judge(table: str, judge: str | None, model: str | None, folder: Path) -> "Judge | None":
+    """The judge that is named: a labels file, or a served model, whose verdicts are kept beside the answers."""
+    from stakes.signals import Judge
+
+    if judge is None and model is None:
+        return None
+    if table not in ("labels", "all"):
+        raise BadInput(f"--judge is for the table labels, not for {table}")
+    if judge is None:
+        raise BadInput(f"--judge-model {model} needs the address where it is served; give --judge http://HOST/v1")
+    if not judge.startswith(("http://", "https://")):
+        return Judge(labels=judge)
+    if model is None:
+        raise BadInput(f"--judge {judge} is an address; say which model judges there with --judge-model NAME")
+    return Judge(judge, model, cache=folder / "judge.jsonl")
+
+
+def _study(
+    model: str,
+    data: list[str],
+    per_tier: int,
+    mechanism: str,
+    signal: str,
+    folder: Path,
+    judge: "Judge | None" = None,
+) -> "Study":
     from stakes.evaluation.progress import progress_on
     from stakes.experiments.study import OFFLINE, Study
     from stakes.models import load
 
     if per_tier < 2:
         raise BadInput(f"a table needs at least two questions of each tier, not {per_tier}")
+    if signal.startswith("judge:"):
+        raise BadInput(f"tables are measured by tier or keywords, not by {signal}; --judge is for the table labels")
     if mechanism not in ("deletion", "resolution"):
         raise BadInput(f"a mechanism is deletion or resolution, not {mechanism!r}")
     sources = {}
@@ -173,6 +206,7 @@ def _study(model: str, data: list[str], per_tier: int, mechanism: str, signal: s
         data=sources,
         signal=read_signal(signal, {"high": 5.0, "low": 1.0}),
         progress=progress_on(sys.stderr, "reproduce"),
+        judge=judge,
     )
 
 

@@ -28,7 +28,7 @@ from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import Key, Lanes, run
 from stakes.models.about import family_of
 from stakes.models.base import VLM, Mechanism
-from stakes.signals import KeywordRule, Signal, to_dict
+from stakes.signals import Judge, KeywordRule, Signal, to_dict
 
 # the paper's data sets and the synthetic families that stand for them
 OFFLINE = {
@@ -68,6 +68,8 @@ class Study:
     signal: Signal | None = None
     """How tiers are read; None takes the samples' own labels."""
     progress: Progress | None = None
+    judge: Judge | None = None
+    """Whose view of the labels is compared, where there is one."""
 
     def source(self, dataset: str) -> str:
         """What stands for one of the paper's data sets."""

@@ -85,6 +85,11 @@ class Judge:
         """Who judges: the model, or the labels file."""
         return self._endpoint.model if self._endpoint else f"labels {self._labels.path.name}" if self._labels else ""
 
+    @property
+    def offline(self) -> bool:
+        """Whether its verdicts are looked up in a labels file, so that nobody is asked."""
+        return self._labels is not None
+
     def __call__(self, question: str, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
         """Judge one question."""
         return self._read(question, None)

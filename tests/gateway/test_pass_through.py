@@ -1,11 +1,12 @@
 """What is not an image request goes through untouched, and nothing of the gateway's own goes with it."""
 
 import gzip
+from typing import Any
 
 import httpx
 import pytest
-from tests.gateway.gateways import Gateway, dumped, gateway
-from tests.gateway.upstream import Upstream
+from tests.gateway.gateways import HIGH, PAGE, Gateway, ask, dumped, gateway
+from tests.gateway.upstream import Upstream, image_sizes
 
 ODD_BUT_TEXT = [
     b'{"model":"tiny",  "messages" : [ {"role":"user","content":"spaces   and\\ttabs"} ]}\n',
@@ -115,6 +116,64 @@ def test_an_upstream_below_a_prefix_keeps_it(upstream: Upstream, http: httpx.Cli
     root = upstream.url.removesuffix("/v1")
     with gateway(f"{root}/proxy/v1") as front:
         assert http.get(f"{front.base_url}/files").json()["path"] == "/proxy/v1/files"
+
+
+RESPONSES: dict[str, Any] = {
+    "input": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_image", "image_url": PAGE},
+                {"type": "input_text", "text": "What is the total?"},
+            ],
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "arrives"),
+    [
+        ("/v1", "/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1", "/chat/completions", "/chat/completions"),
+        ("/v1", "/v1/chat/completions/", "/v1/chat/completions/"),
+        ("/v1", "/v1/v1/chat/completions", "/v1/v1/chat/completions"),
+        ("/v1", "/openai/deployments/x/chat/completions", "/openai/deployments/x/chat/completions"),
+        ("/v1", "/v1/Chat/completion%73;a=b", "/v1/Chat/completion%73;a=b"),
+        ("/v1beta/openai", "/chat/completions", "/v1beta/openai/chat/completions"),
+        ("/v1beta/openai", "/v1/chat/completions", "/v1beta/openai/chat/completions"),
+        ("/v1beta/openai", "/responses", "/v1beta/openai/responses"),
+        ("", "/chat/completions", "/chat/completions"),
+        ("", "/v1/responses", "/responses"),
+        ("/chat", "/completions", "/chat/completions"),
+        ("/v1/chat/completions", "/v1", "/v1/chat/completions"),
+    ],
+)
+def test_images_are_fitted_wherever_the_upstream_keeps_its_apis(
+    upstream: Upstream, http: httpx.Client, base: str, path: str, arrives: str
+) -> None:
+    upstream.script = lambda seen, wire: wire.reply(b"{}")
+    body = RESPONSES if "responses" in path else ask()
+    with gateway(upstream.url.removesuffix("/v1") + base, allow_bypass=False) as front:
+        reply = http.post(f"{front.address}{path}?a=1", json=body)
+        bypass = http.post(f"{front.address}{path}", json=body, headers={"x-stakes-bypass": "1"})
+        assert front.metric("requests_total", tier="", outcome="text") == 0
+    assert (reply.headers.get("x-stakes-outcome"), bypass.status_code) == ("fitted", 403)
+    (seen,) = upstream.posts()
+    ((width, height),) = image_sizes(seen.json)
+    assert width * height // 784 <= HIGH
+    assert seen.path == f"{arrives}?a=1"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions/c1", "/v1/responses/r1/cancel", "/v1/my-responses", "/v1/files"]
+)
+def test_what_is_not_at_the_end_of_the_path_is_no_api(
+    front: Gateway, upstream: Upstream, http: httpx.Client, path: str
+) -> None:
+    body = dumped(ask())
+    assert http.post(f"{front.address}{path}", content=body).status_code == 200
+    assert upstream.last.body == body
 
 
 def test_the_upstreams_key_replaces_the_clients(upstream: Upstream, http: httpx.Client) -> None:

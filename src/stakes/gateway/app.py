@@ -106,6 +106,11 @@ def create_app(
             logging.INFO if found.follows else logging.ERROR if found.follows is False else logging.WARNING,
         )
 
+    def ended(task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:  # else nobody would hear of it
+            about = f"{task.get_name()} ended and will not begin again; restart the gateway"
+            log.say(about, logging.ERROR, failure=error)
+
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
         upstream.open()
@@ -113,11 +118,13 @@ def create_app(
         warn()
         tasks = []
         if served.files:
-            tasks.append(asyncio.create_task(served.watch(settings.watch_s, reloaded)))
+            tasks.append(asyncio.create_task(served.watch(settings.watch_s, reloaded), name="watch"))
         if settings.probe:
             family = served.rules.policy.family
             ask = probe_until_known(lambda: probe(settings, upstream, preparer, family), probed)
-            tasks.append(asyncio.create_task(ask))
+            tasks.append(asyncio.create_task(ask, name="probe"))
+        for task in tasks:
+            task.add_done_callback(ended)
         try:
             yield
         finally:

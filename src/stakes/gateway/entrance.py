@@ -1,12 +1,19 @@
-"""Is this a request that is served here, and which API is it? By its method, its path and its headers alone."""
+"""Is this a request that is served here, and which API is it? By its method, its path and its headers alone.
 
+The path is the one at the upstream, since that is where images are read: bases end in /v1, /v1beta/openai, a
+deployment's name or nothing. What some servers do not tell apart (case, a slash at the end, parameters) is one here.
+
+    api_of("POST", "/v1beta/openai/chat/completions")      # 'chat'
+"""
+
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from stakes.gateway.read_request import Api
 from stakes.gateway.refusal import Refused
 
-READ: Mapping[str, Api] = {"/v1/chat/completions": "chat", "/v1/responses": "responses"}
+_READ = re.compile(r"/(?:chat(?:;[^/]*)?/(?P<chat>completions)|responses)(?:;[^/]*)?/?\Z", re.IGNORECASE)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NO = frozenset({b"", b"0", b"false", b"no", b"off"})
 _ONCE = frozenset(
@@ -22,9 +29,10 @@ def is_yes(value: bytes) -> bool:
     return value.strip().lower() not in _NO
 
 
-def api_of(scope: Mapping[str, Any]) -> Api | None:
-    """The API of a request whose body is read; None for whatever passes as it is."""
-    return READ.get(scope["path"].rstrip("/")) if scope["method"] == "POST" else None
+def api_of(method: str, path: str) -> Api | None:
+    """The API of a request whose body is read; None for whatever passes as it is; ``path``: the upstream's."""
+    found = _READ.search(path) if method == "POST" else None
+    return None if found is None else "chat" if found["chat"] else "responses"
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[bytes, bytes]:

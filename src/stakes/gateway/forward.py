@@ -84,6 +84,10 @@ class Upstream:
         url = self._url(raw_path)
         return url.with_query(None) if not query else URL(f"{url}?{query.decode('ascii')}", encoded=True)
 
+    def path(self, raw_path: bytes) -> str:
+        """A path of ours as the upstream reads it: below its base, and decoded."""
+        return self._url(raw_path).path
+
     def _build(self, raw_path: bytes) -> URL:
         path = raw_path.decode("latin-1")
         lowered = path.lower()

@@ -1,7 +1,7 @@
 """What happens to one request, from its first byte to its last? Let in, read, planned, forwarded, settled, counted.
 
-A request that can hold no image is passed on byte for byte without being parsed; so is everything that is not
-``POST /v1/chat/completions`` or ``POST /v1/responses``.
+A request that can hold no image is passed on byte for byte without being parsed; so is everything that is not posted to
+the upstream's …/chat/completions or …/responses.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Gate:
         answering = Answering(send)
         client = Presence(receive, answering)
         plan: Plan | None = None
-        trace = self._telemetry.begin(scope["headers"]) if self._telemetry and api_of(scope) else None
+        trace = self._telemetry.begin(scope["headers"]) if self._telemetry and self._api(scope) else None
         problem = None
         self._metrics.in_flight.inc()
         try:
@@ -110,7 +110,7 @@ class Gate:
         body = await read_body(receive, seen.get(b"content-length"), limits.body_bytes, limits.body_s)
         client.start()
         plan = None
-        api = api_of(scope)
+        api = self._api(scope)
         if api is not None:
             plan = await self._plan(api, body, seen)
         changed = plan is not None and plan.body is not None
@@ -145,6 +145,13 @@ class Gate:
         finally:
             answer.release() if send.over else answer.close()
         return plan
+
+    def _api(self, scope: Mapping[str, Any]) -> Api | None:
+        """The API by the path at the upstream; None also for a path that is refused."""
+        try:
+            return api_of(scope["method"], self._upstream.path(scope["raw_path"]))
+        except Refused:
+            return None
 
     async def _plan(self, api: Api, body: bytes, seen: Mapping[bytes, bytes]) -> Plan | None:
         """None where the body can hold no image."""

@@ -5,6 +5,7 @@ await served.watch(seconds=1, tell=print)         # for as long as the gateway r
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from stakes.budgets.policy import Policy
 from stakes.errors import StakesError
 from stakes.gateway.controller import Controller
+from stakes.gateway.logs import Log
 from stakes.signals import Signal
 
 Check = Callable[[Policy], None]
@@ -66,15 +68,22 @@ class Served:
             self.rules = Rules.of(policy, after=self.rules)
         except StakesError as error:
             return str(error)
+        except Exception as error:  # a file may hold anything: nesting without end, numbers beyond every float
+            kind, said = type(error).__name__, f": {error}" if str(error) else ""
+            return f"the policy could not be read: {kind}{said}; correct {', '.join(map(str, self.files))}"
         return "loaded"
 
     async def watch(self, seconds: float, tell: Callable[[str], None]) -> None:
-        """Look every so often until cancelled; ``tell`` hears what came of it."""
+        """Look every so often until cancelled; ``tell`` hears what came of it, and may fail."""
         while True:
             await asyncio.sleep(seconds)
-            result = await asyncio.to_thread(self.look)
-            if result is not None:
-                tell(result)
+            try:
+                result = await asyncio.to_thread(self.look)
+                if result is not None:
+                    tell(result)
+            except Exception as error:
+                files = ", ".join(map(str, self.files))
+                Log().say("a reload failed; its files are still watched", logging.ERROR, failure=error, files=files)
 
 
 def with_signal(policy: Policy, signal: Signal | None) -> Policy:

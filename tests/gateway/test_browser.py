@@ -83,6 +83,21 @@ def _sheet(tmp_path: Path, seed: int) -> tuple[Path, Any]:
     return path, drawn.questions
 
 
+def test_a_tier_of_any_name_is_asked_for_and_shown(browser: Any, upstream: Upstream, tmp_path: Path) -> None:
+    path, _ = _sheet(tmp_path, 0)
+    tiers = {**_tiers(), "高, 50%": {"cost": 2, "budget": 200}}
+    with gateway(upstream.url, policy(mean_budget=400, tiers=tiers)) as front:
+        one = Watched(browser, front.address)
+        one.wait("#standing", "enforce")
+        one.page.fill("#question", "Who signed it?")
+        one.page.fill("#model", "tiny")
+        one.page.set_input_files("#image", path)
+        one.page.select_option("#tier", "高, 50%")
+        one.page.click("#ask button")
+        one.wait("#answer dl", "tier高, 50%why")
+    assert not one.complaints
+
+
 def test_it_loads_asks_and_shows_both_images(browser: Any, front: Gateway, tmp_path: Path) -> None:
     one = Watched(browser, front.address, color_scheme="light")
     page = one.page

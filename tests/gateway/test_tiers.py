@@ -1,6 +1,7 @@
 """Which tier a request gets: what the client says wins, then the last question, then the dearest of several."""
 
 from typing import Any
+from urllib.parse import quote, unquote
 
 import httpx
 import pytest
@@ -22,7 +23,9 @@ from tests.gateway.gateways import encoded as png
 from tests.gateway.upstream import Upstream, image_sizes
 
 from stakes import TaskIdentity
+from stakes.budgets.policy import TierPlan
 from stakes.gateway.decide import choose
+from stakes.gateway.header_text import MOST_BYTES, names, plain, text_of
 from stakes.gateway.read_request import may_hold_image, parse, read_call
 from stakes.gateway.refusal import Refused
 from stakes.signals import to_dict
@@ -123,6 +126,53 @@ def test_a_task_can_be_named_where_the_policy_reads_tasks(upstream: Upstream, ht
         evil = post(front, http, ask("Total?", metadata={"stakes_task": 'x"\r\nset-cookie: a=é'}))
         assert evil.headers["x-stakes-tier"] == "high"
         assert "set-cookie" not in evil.headers
+
+
+NAMES = ["高", "prüfen", "тест", "50%", "a%41", "two words"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tier_of_any_name_is_named_and_told_over_the_wire(upstream: Upstream, http: httpx.Client, name: str) -> None:
+    tiers = {
+        "high": TierPlan(cost=5, budget=HIGH),
+        "low": TierPlan(cost=1, budget=LOW),
+        name: TierPlan(cost=2, budget=99),
+    }
+    with gateway(upstream.url, policy(tiers=tiers)) as front:
+        told = post(front, http, ask(metadata={"stakes_tier": name})).headers["x-stakes-tier"]
+        assert told.isascii()
+        assert unquote(told) == name
+        sent = [told.encode(), quote(name).encode(), *([] if "%4" in name else [name.encode()])]
+        sent += [name.encode("latin-1")] if name == "prüfen" else []
+        for value in sent:
+            reply = http.post(f"{front.base_url}/chat/completions", json=ask(), headers={b"x-stakes-tier": value})
+            assert (reply.status_code, reply.headers.get("x-stakes-budget")) == (200, "99"), (value, reply.text)
+        several = {b"x-stakes-tier": quote(name).encode() + b", low"}
+        reply = http.post(f"{front.base_url}/chat/completions", json=ask(), headers=several)
+        assert unquote(reply.headers["x-stakes-tier"]) == name
+
+
+def test_a_task_of_any_name_is_read_and_told_over_the_wire(upstream: Upstream, http: httpx.Client) -> None:
+    rules = policy(signal=to_dict(TaskIdentity({"請求書": "high", "写真, 風景": "low"})))
+    with gateway(upstream.url, rules) as front:
+        for value in ("写真, 風景".encode(), quote("写真, 風景").encode()):
+            reply = http.post(f"{front.base_url}/chat/completions", json=ask(), headers={b"x-stakes-task": value})
+            assert reply.headers["x-stakes-tier"] == "low"
+            assert unquote(reply.headers["x-stakes-why"]) == 'task "写真, 風景"'
+
+
+def test_a_header_carries_any_text_and_nothing_but_printable_ascii() -> None:
+    for text in (*NAMES, "", "a,b", "100%25", "%", "%%41", "\r\nset-cookie: a=1", "\x00\x7f\xa0", "😀" * 20):
+        value = plain(text)
+        assert all(32 <= byte <= 126 for byte in value)
+        assert text_of(value) == text_of(value.decode()) == text
+    assert plain('10% of "x"; y') == b'10% of "x"; y'
+    assert text_of(plain("lone \ud800")) == "lone ?"
+    cut = plain("高" * 1000)
+    assert MOST_BYTES - 9 < len(cut) <= MOST_BYTES
+    assert set(text_of(cut)) == {"高"}
+    assert names("a%2Cb, 高,".encode()) == ("a,b", "高")
+    assert names("高, low") == names("高, low".encode().decode("latin-1")) == ("高", "low")
 
 
 @pytest.mark.parametrize(

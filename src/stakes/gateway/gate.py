@@ -14,13 +14,14 @@ from stakes.gateway.auth import Doorkeeper
 from stakes.gateway.body import Gone, Receive, Send, read_body, unpack
 from stakes.gateway.entrance import api_of, headers_of, is_yes
 from stakes.gateway.forward import Dropped, Upstream
+from stakes.gateway.header_text import names, text_of
 from stakes.gateway.logs import Log
 from stakes.gateway.meter import compare, count, note
 from stakes.gateway.metrics import Metrics
 from stakes.gateway.plan import Plan
 from stakes.gateway.prepare import Preparer, Said
 from stakes.gateway.presence import Answering, Presence
-from stakes.gateway.read_request import Api, may_hold_image, split_tiers
+from stakes.gateway.read_request import Api, may_hold_image
 from stakes.gateway.recent import Recent
 from stakes.gateway.refusal import Refused
 from stakes.gateway.settings import Settings
@@ -168,9 +169,8 @@ class Gate:
             return None
         if not may_hold_image(text):
             return None
-        tier = seen.get(b"x-stakes-tier", b"").decode("latin-1")
-        task = seen.get(b"x-stakes-task", b"").decode("latin-1") or None
-        plan = await self._preparer.prepare(api, text, Said(split_tiers(tier), task, bypass))
+        tiers, task = names(seen.get(b"x-stakes-tier", b"")), text_of(seen.get(b"x-stakes-task", b"")) or None
+        plan = await self._preparer.prepare(api, text, Said(tiers, task, bypass))
         if plan.outcome != "text":
             self._metrics.fit_seconds.observe(plan.fit_s)
         return plan

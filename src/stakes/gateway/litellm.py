@@ -28,12 +28,13 @@ from stakes.errors import BadInput
 from stakes.gateway.app import check_policy
 from stakes.gateway.cautions import cautions
 from stakes.gateway.entrance import is_yes
+from stakes.gateway.header_text import names, text_of
 from stakes.gateway.logs import Log
 from stakes.gateway.meter import count
 from stakes.gateway.metrics import Metrics
 from stakes.gateway.plan import Plan
 from stakes.gateway.prepare import Preparer, Said
-from stakes.gateway.read_request import Api, dump, split_tiers
+from stakes.gateway.read_request import Api, dump
 from stakes.gateway.refusal import Refused
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
@@ -150,7 +151,7 @@ def _said(headers: Mapping[str, str]) -> Said:
     """What the client's headers say of the tier."""
     lowered = {name.lower(): value for name, value in headers.items() if isinstance(value, str)}
     return Said(
-        tiers=split_tiers(lowered.get("x-stakes-tier", "")),
-        task=lowered.get("x-stakes-task") or None,
+        tiers=names(lowered.get("x-stakes-tier", "")),
+        task=text_of(lowered.get("x-stakes-task", "")) or None,
         bypass=is_yes(lowered.get("x-stakes-bypass", "").encode("latin-1", "replace")),
     )

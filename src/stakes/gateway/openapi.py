@@ -132,7 +132,7 @@ def _asked(turns: str, message: dict[str, Any], summary: str) -> dict[str, Any]:
         },
     }
     wanted = {
-        "x-stakes-tier": "the tier, in place of what the question says",
+        "x-stakes-tier": "the tier, in place of what the question says; percent-encoded UTF-8 where it is not ASCII",
         "x-stakes-task": "the task, for a policy that reads its tiers from it",
         "x-stakes-bypass": "leave this request alone",
     }

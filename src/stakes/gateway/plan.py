@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stakes.gateway.controller import Grant
+from stakes.gateway.header_text import plain
 from stakes.gateway.read_request import Api
 from stakes.gateway.reload import Rules
 
@@ -86,9 +87,4 @@ class Plan:
             "mode": mode,
             "outcome": self.outcome,
         }
-        return [(f"x-stakes-{name}".encode(), _plain(text)) for name, text in said.items() if text]
-
-
-def _plain(text: str) -> bytes:
-    """Text that a header can carry: a client's words must not become headers of their own."""
-    return "".join(c if " " <= c <= "~" else "?" for c in text[:400]).encode("ascii")
+        return [(f"x-stakes-{name}".encode(), plain(text)) for name, text in said.items() if text]

@@ -255,7 +255,7 @@ async function ask(event) {
     const tier = $("tier").value;
     const reply = await fetch("/v1/chat/completions", {
       method: "POST",
-      headers: headers({ "content-type": "application/json", ...(tier ? { "x-stakes-tier": tier } : {}) }),
+      headers: headers({ "content-type": "application/json", ...(tier ? { "x-stakes-tier": encodeURIComponent(tier) } : {}) }),
       body: JSON.stringify({ model: $("model").value, messages: [{ role: "user", content: parts }] }),
     });
     const body = await reply.json().catch(() => ({}));
@@ -276,7 +276,7 @@ function showAnswer(reply, body) {
   }
   const facts = make("dl");
   const say = (name, text) => text && facts.append(make("dt", {}, name), make("dd", {}, text));
-  const header = (name) => reply.headers.get(`x-stakes-${name}`);
+  const header = (name) => reply.headers.get(`x-stakes-${name}`)?.replace(/(?:%[0-9A-F]{2})+/g, decodeURIComponent);
   say("tier", header("tier"));
   say("why", header("why"));
   say("native tokens", header("native-tokens"));

@@ -146,8 +146,8 @@ def part(**more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": [*body_of()["messages"][0]["content"], more]}]}
 
 
-def image_url(url: Any, **more: Any) -> dict[str, Any]:
-    content = [{"type": "image_url", "image_url": {"url": url, **more}}, {"type": "text", "text": "What?"}]
+def image_url(url: Any, text: str = "What?", **more: Any) -> dict[str, Any]:
+    content = [{"type": "image_url", "image_url": {"url": url, **more}}, {"type": "text", "text": text}]
     return {"messages": [{"role": "user", "content": content}]}
 
 
@@ -164,14 +164,24 @@ def image_url(url: Any, **more: Any) -> dict[str, Any]:
         ({"max_tokens": "8"}, 400, "invalid_value", "max_tokens is '8'"),
         ({"max_tokens": 100_000}, 400, "bad_request", "more than the 4096 that this model can hold"),
         ({"stream": "yes"}, 400, "invalid_value", "stream is true or false"),
-        ({"messages": []}, 400, "invalid_value", "one user message"),
-        ({"messages": [{"role": "system", "content": "Be kind."}]}, 400, "invalid_value", "must be the user's"),
-        ({"messages": [{"role": "user", "content": "What?"}]}, 400, "invalid_value", "an image and a text"),
+        ({"messages": []}, 400, "invalid_value", "no message is the user's"),
+        ({"messages": None}, 400, "invalid_value", "the turns are NoneType; give a list of messages"),
+        ({"messages": ["What?"]}, 400, "invalid_value", "a turn is 'What?'; give messages"),
+        ({"messages": [{"role": "system", "content": "Be kind."}]}, 400, "invalid_value", "no message is the user's"),
+        ({"messages": [{"role": "tool", "content": "7"}]}, 400, "invalid_value", "role is 'tool'; give user, "),
+        ({"messages": [{"role": "user", "content": 7}]}, 400, "invalid_value", "neither a text nor a list"),
+        (
+            {"messages": [{"role": "user", "content": "What?"}]},
+            400,
+            "image_missing",
+            "reader answers questions about a",
+        ),
+        (image_url(url_of(PAGE), text=" "), 400, "invalid_value", "has no text; ask something about the image"),
         (part(type="input_audio"), 400, "invalid_value", "is 'input_audio'"),
-        (part(type="image_url", image_url={"url": "data:"}), 400, "invalid_value", "one text about one image, not"),
+        (part(type="image_url", image_url={"url": "data:"}), 400, "too_many_images", "about one image, not about 2;"),
         (image_url("https://example.com/a.png"), 400, "invalid_image", "nothing is fetched here"),
         (image_url("file:///etc/passwd"), 400, "invalid_image", "nothing is fetched here"),
-        (image_url(None), 400, "invalid_value", "one text about one image"),
+        (image_url(None), 400, "invalid_value", "has no address"),
         (image_url("data:image/png;base64,????"), 400, "invalid_image", "base64 is damaged"),
         (image_url("data:image/png;base64,AAAA"), 400, "invalid_image", "cannot be read"),
         (image_url(url_of(PAGE), detail="low"), 400, "unsupported_value", "taken as sent"),

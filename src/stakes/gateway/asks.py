@@ -1,11 +1,11 @@
-"""What does a chat request ask of a model on this machine? One question about one image, or a refusal that says why.
+"""What does a request ask of a model on this machine? One question about one image, or a refusal that says why.
 
-    ask = read_ask(body, "embedded")
+    ask = read_ask(body, "embedded")                  # a chat completion's body; "responses": the other API's
     ask.image.size, ask.question, ask.max_tokens
 
 The image must come within the request, as a ``data:`` URL: nothing is fetched. It stands before the text, and the text
 ends in "Answer briefly.", as every model here is asked; a text that ends so already is not told twice. What this server
-would have to ignore (sampling, tools, several images, a conversation) is refused by name.
+would have to ignore (sampling, tools, several images) is refused by name; ``turns`` says what a conversation asks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import UnreadableImage
+from stakes.gateway.read_request import Api
 from stakes.gateway.replies import Refused
+from stakes.gateway.turns import find_question
 from stakes.models.base import SUFFIX
 from stakes.vision.decode import open_image
 
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.IGNORECASE)
+# Where each API has its turns, and how it names the longest answer.
+FIELDS: Mapping[Api, tuple[str, tuple[str, ...]]] = {
+    "chat": ("messages", ("max_completion_tokens", "max_tokens")),
+    "responses": ("input", ("max_output_tokens",)),
+}
 # Fields that would change the answer, and the values that leave it as it is.
 CANNOT: Mapping[str, tuple[Any, ...]] = {
     "temperature": (0, None),
@@ -38,6 +45,10 @@ CANNOT: Mapping[str, tuple[Any, ...]] = {
     "repetition_penalty": (1, None),
     "presence_penalty": (0, None),
     "frequency_penalty": (0, None),
+    "text": (None, {}, {"format": {"type": "text"}}),
+    "background": (None, False),
+    "conversation": (None,),
+    "previous_response_id": (None, ""),
 }
 
 
@@ -52,52 +63,28 @@ class Ask:
     stream_usage: bool
 
 
-def read_ask(body: Any, model: str) -> Ask:
+def read_ask(body: Any, model: str, api: Api = "chat") -> Ask:
     """Check a request's JSON whole and decode its image."""
+    turns, limits = FIELDS[api]
     if not isinstance(body, dict):
-        raise Refused("the body is not a JSON object; give model and messages", code="invalid_json")
+        raise Refused(f"the body is not a JSON object; give model and {turns}", code="invalid_json")
     if body.get("model") != model:
         raise Refused(f"there is no model {body.get('model')!r:.80} here, only {model!r}", 404, "model_not_found")
     for field, allowed in CANNOT.items():
         if body.get(field) not in allowed:
             raise Refused(
-                f"{field} is {body[field]!r:.80}, which this server cannot do (it is greedy); leave it out",
+                f"{field} is {body[field]!r:.80}, which this server cannot do (greedy, keeps nothing); leave it out",
                 code="unsupported_value",
             )
-    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    named = next((name for name in limits if name in body), limits[-1])
+    limit = body.get(named)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise Refused(f"max_tokens is {limit!r:.80}; give a whole number of at least 1", code="invalid_value")
+        raise Refused(f"{named} is {limit!r:.80}; give a whole number of at least 1", code="invalid_value")
     stream, options = body.get("stream") or False, body.get("stream_options") or {}
     if not isinstance(stream, bool) or not isinstance(options, dict):
         raise Refused("stream is true or false, and stream_options an object", code="invalid_value")
-    url, text = _content(body.get("messages"))
+    url, text = find_question(body.get(turns))
     return Ask(_image(url), text.removesuffix(SUFFIX), limit, stream, options.get("include_usage") is True)
-
-
-def _content(messages: Any) -> tuple[str, str]:
-    """The image's URL and the text of the one message."""
-    if not isinstance(messages, list) or len(messages) != 1 or not isinstance(messages[0], dict):
-        raise Refused("messages must be one user message, since this model keeps no conversation", code="invalid_value")
-    role, content = messages[0].get("role"), messages[0].get("content")
-    if role != "user" or not isinstance(content, list):
-        raise Refused("the message must be the user's, with an image and a text as its parts", code="invalid_value")
-    urls, texts = [], []
-    for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "text" and isinstance(part.get("text"), str):
-            texts.append(part["text"])
-        elif kind == "image_url" and isinstance(part.get("image_url"), dict):
-            urls.append(part["image_url"].get("url"))
-            if part["image_url"].get("detail") == "low":
-                raise Refused(
-                    "images are taken as sent; make it smaller and leave detail out", code="unsupported_value"
-                )
-        else:
-            raise Refused(f"a part of the message is {kind!r:.80}; give text and image_url", code="invalid_value")
-    text = "\n".join(texts)
-    if len(urls) != 1 or not isinstance(urls[0], str) or not text.strip():
-        raise Refused(f"this model answers one text about one image, not about {len(urls)}", code="invalid_value")
-    return urls[0], text
 
 
 def _image(url: str) -> Image:

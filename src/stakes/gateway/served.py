@@ -3,9 +3,9 @@
     python -m stakes.gateway.served ./my-vlm --port 8000
     stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1
 
-``POST /v1/chat/completions`` (whole or streamed) and ``GET /v1/models``. Images are taken as they are sent, since the
-client has resized them: one whose sides are on the family's grid is not touched, unless it is above what the
-checkpoint's own processor allows. Any other goes through that processor, as on every server.
+``POST /v1/chat/completions`` and ``POST /v1/responses`` (whole or streamed) and ``GET /v1/models``. Images are taken as
+they are sent, since the client has resized them: one whose sides are on the family's grid is not touched, unless it is
+above what the checkpoint's own processor allows. Any other goes through that processor, as on every server.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,9 @@ from starlette.routing import Route
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.gateway.asks import Ask, read_ask
 from stakes.gateway.gathering import Full, Gathering
+from stakes.gateway.read_request import Api
 from stakes.gateway.replies import Refused, Told, completion, events, models
+from stakes.gateway.response_replies import response, response_events
 from stakes.models.about import native_tokens
 from stakes.models.base import Request as Question
 from stakes.vision.geometry import family
@@ -57,9 +60,9 @@ def app_of(model: LocalVLM, name: str, *, batch: int = 32, wait_s: float = 0.005
         finally:
             await run_in_threadpool(gathering.close)
 
-    async def chat(request: Request) -> Response:
+    async def answer(request: Request, api: Api) -> Response:
         body = await _body(request)
-        ask = await run_in_threadpool(read_ask, body, name)
+        ask = await run_in_threadpool(read_ask, body, name, api)
         try:
             told = await _when_told(request, request.app.state.gathering.submit(ask))
         except Full as error:
@@ -72,14 +75,19 @@ def app_of(model: LocalVLM, name: str, *, batch: int = 32, wait_s: float = 0.005
             log.error("a request failed", exc_info=error)
             raise Refused("the model failed; the server's log says why", 500, "model_failed") from None
         if ask.stream:
-            return Response("".join(events(name, told, with_usage=ask.stream_usage)), media_type="text/event-stream")
-        return JSONResponse(completion(name, told))
+            said = events(name, told, with_usage=ask.stream_usage) if api == "chat" else response_events(name, told)
+            return Response("".join(said), media_type="text/event-stream")
+        return JSONResponse(completion(name, told) if api == "chat" else response(name, told))
 
     async def listed(_: Request) -> Response:
         return JSONResponse(models(name))
 
     return Starlette(
-        routes=[Route("/v1/chat/completions", chat, methods=["POST"]), Route("/v1/models", listed, methods=["GET"])],
+        routes=[
+            Route("/v1/chat/completions", partial(answer, api="chat"), methods=["POST"]),
+            Route("/v1/responses", partial(answer, api="responses"), methods=["POST"]),
+            Route("/v1/models", listed, methods=["GET"]),
+        ],
         lifespan=open_for_business,
         exception_handlers={Refused: _refused, HTTPException: _no_such_page},
     )

@@ -1,0 +1,164 @@
+"""This machine's model by the responses API and in conversations: the last question about the last image sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from PIL import Image
+from tests.gateway.gateways import gateway, policy
+from tests.gateway.test_served import MODEL, PAGE, body_of, chat, url_of
+from tests.models.tiny import picture
+
+from stakes.gateway.answers import answer_text
+from stakes.gateway.replies import Told
+from stakes.gateway.response_replies import response, response_events
+from stakes.gateway.running import running
+from stakes.gateway.served import app_of
+from stakes.models.base import Request
+
+OTHER = picture(280, 224, 1)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with (
+        running(app_of(MODEL, "tiny", wait_s=0.0)) as address,
+        httpx.Client(base_url=address, timeout=60, trust_env=False) as made,
+    ):
+        yield made
+
+
+def user(*parts: str | Image.Image, responses: bool = False) -> dict[str, Any]:
+    """A turn of the user's: texts and images in the parts of either API."""
+    made: list[dict[str, Any]] = []
+    for one in parts:
+        if isinstance(one, str):
+            made.append({"type": "input_text" if responses else "text", "text": one})
+        elif responses:
+            made.append({"type": "input_image", "image_url": url_of(one), "detail": "auto"})
+        else:
+            made.append({"type": "image_url", "image_url": {"url": url_of(one)}})
+    return {"role": "user", "content": made}
+
+
+def asked(*parts: str | Image.Image, **more: Any) -> dict[str, Any]:
+    return {"model": "tiny", "input": [user(*parts, responses=True)], "max_output_tokens": 8, **more}
+
+
+def test_a_response_says_and_counts_what_a_completion_does(client: httpx.Client) -> None:
+    whole = chat(client, body_of())
+    with openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="none", max_retries=0) as one:
+        reply: Any = one.responses.create(**asked(PAGE, "What?"))
+        events: list[Any] = list(one.responses.create(**asked(PAGE, "What?"), stream=True))
+    assert reply.output_text == whole["choices"][0]["message"]["content"] != ""
+    assert (reply.object, reply.model, reply.status) == ("response", "tiny", "incomplete")
+    assert reply.incomplete_details.reason == "max_output_tokens"
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (whole["usage"]["prompt_tokens"], 8)
+    assert reply.usage.total_tokens == whole["usage"]["total_tokens"]
+    assert reply.usage.input_tokens_details.multimodal_tokens == {"image": 80}
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert (events[0].type, events[-1].type) == ("response.created", "response.incomplete")
+    assert (events[0].response.status, events[0].response.output) == ("in_progress", [])
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == reply.output_text
+    assert events[-1].response.output_text == reply.output_text
+    assert events[-1].response.usage == reply.usage
+    assert len({event.response.id for event in events if hasattr(event, "response")}) == 1
+
+
+def test_an_answer_that_ends_of_itself_is_completed_and_read_by_the_gateway() -> None:
+    told = Told("$ 1,204.00", truncated=False, prompt_tokens=101, image_tokens=80, completion_tokens=7)
+    whole, stream = response("tiny", told), list(response_events("tiny", told))
+    assert (whole["status"], whole["incomplete_details"]) == ("completed", None)
+    assert stream[-1].startswith("event: response.completed\n")
+    assert answer_text("responses", json.dumps(whole).encode(), streamed=False) == "$ 1,204.00"
+    assert answer_text("responses", "".join(stream).encode(), streamed=True) == "$ 1,204.00"
+
+
+def test_the_last_question_is_asked_about_the_last_image_sent(client: httpx.Client) -> None:
+    answers = {
+        (name, question): MODEL.answer([Request(image, question, 80)])[0].text
+        for name, image in (("page", PAGE), ("other", OTHER))
+        for question in ("What?", "And who signed it?")
+    }
+    assert len(set(answers.values())) == 4, "or nothing is told apart here"
+    system, said = {"role": "system", "content": "Be kind."}, {"role": "assistant", "content": "42"}
+    last = {"role": "user", "content": "And who signed it?"}
+    for turns, about in (
+        ([system, user(PAGE, "What?")], ("page", "What?")),
+        ([user(PAGE, "What?"), said, last], ("page", "And who signed it?")),
+        ([user(PAGE, "What?"), said, user(OTHER, "What?"), said, last], ("other", "And who signed it?")),
+        ([user(PAGE, "Who?"), said, user(OTHER, "What?")], ("other", "What?")),
+        ([user(OTHER, PAGE, "Both?"), said, user(OTHER, "What?")], ("other", "What?")),
+        ([user(PAGE), last], ("page", "And who signed it?")),
+    ):
+        reply = chat(client, {"model": "tiny", "messages": turns, "max_tokens": 8})
+        assert reply["choices"][0]["message"]["content"] == answers[about]
+        assert reply["usage"]["prompt_tokens_details"]["multimodal_tokens"] == {"image": 80}
+
+
+def test_a_response_goes_on_where_its_last_one_ended(client: httpx.Client) -> None:
+    first = client.post("/v1/responses", json=asked(PAGE, "What?")).json()
+    turns = [*asked(PAGE, "What?")["input"], *first["output"], {"role": "user", "content": "And who signed it?"}]
+    reply = client.post("/v1/responses", json=asked() | {"input": turns, "instructions": "Be kind.", "store": True})
+    assert reply.status_code == 200, reply.text
+    (local,) = MODEL.answer([Request(PAGE, "And who signed it?", 80)])
+    assert reply.json()["output"][0]["content"][0]["text"] == local.text
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "says"),
+    [
+        ({"input": "What is the total?"}, "image_missing", "this server's reader answers questions about a page"),
+        ({"input": [user(PAGE, OTHER, "What?")]}, "too_many_images", "one image, not about 2; ask about each in"),
+        (
+            {"input": [user(PAGE, OTHER, "What?"), {"role": "user", "content": "Who?"}]},
+            "too_many_images",
+            "one image, not about 2",
+        ),
+        ({"input": None}, "invalid_value", "the turns are NoneType"),
+        ({"input": [{"type": "item_reference", "id": "m"}]}, "invalid_value", "a turn is 'item_reference'"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}, "What?"]}]},
+            "invalid_value",
+            "a part of the message is None",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}, user("What?")]},
+            "invalid_value",
+            "has no address; give it as a data: URL, no file is kept here",
+        ),
+        ({"previous_response_id": "resp_1"}, "unsupported_value", "previous_response_id is 'resp_1'"),
+        ({"conversation": "conv_1"}, "unsupported_value", "conversation is 'conv_1'"),
+        ({"background": True}, "unsupported_value", "background is True"),
+        ({"text": {"format": {"type": "json_object"}}}, "unsupported_value", "text is {'format'"),
+        ({"temperature": 1}, "unsupported_value", "temperature is 1"),
+        ({"max_output_tokens": 0}, "invalid_value", "max_output_tokens is 0"),
+    ],
+)
+def test_a_response_that_cannot_be_had_says_why(
+    client: httpx.Client, change: dict[str, Any], code: str, says: str
+) -> None:
+    reply = client.post("/v1/responses", json=asked(PAGE, "What?") | change)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, code), reply.text
+    assert says in reply.json()["error"]["message"]
+
+
+def test_the_gateway_fits_what_it_sends_here_by_either_api(client: httpx.Client) -> None:
+    page = picture(560, 448)  # 320 tokens
+    tiers = {"high": {"cost": 5, "budget": 80}, "low": {"cost": 1, "budget": 40}}
+    with (
+        gateway(f"{client.base_url}/v1", policy(mean_budget=80, tiers=tiers)) as front,
+        httpx.Client(base_url=front.address, timeout=60, trust_env=False) as through,
+    ):
+        for stream in (False, True):
+            reply = through.post("/v1/responses", json=asked(page, "What is the total?", stream=stream))
+            assert (reply.status_code, reply.headers["x-stakes-outcome"]) == (200, "fitted"), reply.text
+        last = json.loads(reply.text.split("data: ")[-1])["response"]
+        counted = last["usage"]["input_tokens_details"]["multimodal_tokens"]["image"]
+        assert str(counted) == reply.headers["x-stakes-predicted-tokens"]
+        assert front.metric("usage_checks_total", result="agreed") == 2

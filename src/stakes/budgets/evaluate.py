@@ -24,7 +24,7 @@ from stakes.errors import BadInput
 from stakes.evaluation.answerable import Apart, answerable, basis_of
 from stakes.evaluation.answering import Answering
 from stakes.evaluation.asked import Asked
-from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, beside, save_json, take
+from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, beside, name_of, save_json, take
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcomes import Outcome, read_outcomes
 from stakes.evaluation.progress import Progress
@@ -51,6 +51,8 @@ class Evaluation:
     """``legibility``: what can be read, not a VLM's error."""
     apart: Apart = field(default_factory=lambda: Apart({}, {}))
     """Samples that the model could not be asked."""
+    same_signal: bool | None = None
+    """False: the policy has had its signal changed since; None: nothing says which one it had."""
 
     def record(self) -> dict[str, object]:
         """Everything but the answers, as JSON."""
@@ -62,6 +64,7 @@ class Evaluation:
             "soft": self.plan.soft,
             "held_out": self.held_out,
             "same_model": self.same_model,
+            "same_signal": self.same_signal,
             "answered": self.answered,
             "seconds": self.seconds,
             "basis": self.basis,
@@ -118,6 +121,7 @@ def evaluate(
         seconds=ran.seconds,
         basis=basis_of(model),
         apart=apart,
+        same_signal=True,
     )
 
 
@@ -133,9 +137,10 @@ def regrade(
     """Compare the arms of a finished log again, under another metric, other costs or other ratios, with no model.
 
     ``answers``: the acceptable answers of every sample, by id. Images are not looked at, so ``held_out`` goes by the
-    documents' names.
+    documents' names. Arms of other budgets than the policy's are refused: it was calibrated again since.
     """
-    plan = _saved(beside(Path(log), "arms"))
+    path = beside(Path(log), "arms")
+    plan, same_signal = _saved(path), _same_signal(path, policy)
     _same_stakes(plan, policy, log)
     found: dict[tuple[str, int], Outcome] = {}
     for outcome in read_outcomes(log):
@@ -154,7 +159,8 @@ def regrade(
         arms[arm] = [found[key] for key in keys]
     prices = costs or policy.costs
     held_out = unseen(policy, {outcome.document for outcome in found.values()})
-    return Evaluation(compare(arms, prices, ratios), plan, _balanced(plan, arms), held_out, None, 0, 0.0, policy.basis)
+    seen, deviation = compare(arms, prices, ratios), _balanced(plan, arms)
+    return Evaluation(seen, plan, deviation, held_out, None, 0, 0.0, policy.basis, same_signal=same_signal)
 
 
 def _same_stakes(plan: ArmPlan, policy: Policy, log: str | Path) -> None:
@@ -181,6 +187,7 @@ def _planned(
     admit(log, mark)  # a log of another experiment is refused before its plan is replaced
     key = {"run": mark.run, "floor": policy.floor, "arms": list(arms)}
     key["tiers"] = {tier: [plan.cost, plan.budget] for tier, plan in policy.tiers.items()}
+    key["signal"] = name_of(policy.signal)
     if policy.soft is not None:
         key["decided"] = [[one.budget, one.cost] for one in decisions(asked, policy)]
     path = beside(log, "arms")
@@ -207,6 +214,21 @@ def _saved(path: Path) -> ArmPlan:
         return replace(made, samples=tuple(made.samples), nominal=tables["nominal"], budgets=tables["budgets"])
     except (TypeError, ValueError, AttributeError):
         raise BadInput(f"{path} is not a plan of arms; remove it and evaluate again") from None
+
+
+def _same_signal(path: Path, policy: Policy) -> bool | None:
+    """Refuse arms of other budgets than the policy's; then, whether they were of its signal. None: an older file."""
+    key = _read(path).get("key")
+    if key is None:
+        return None
+    try:
+        then, signal = {tier: int(budget) for tier, (_, budget) in key["tiers"].items()}, key.get("signal")
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise BadInput(f"{path} is not a plan of arms; remove it and evaluate again") from None
+    if then != policy.budgets:
+        was, now = (", ".join(f"{tier} {b}" for tier, b in budgets.items()) for budgets in (then, policy.budgets))
+        raise BadInput(f"this evaluation is of budgets {was}; the policy's are {now}; run stakes evaluate again")
+    return None if signal is None else bool(signal == name_of(policy.signal))
 
 
 def _read(path: Path) -> dict[str, Any]:

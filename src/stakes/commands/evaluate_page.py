@@ -6,7 +6,7 @@ from stakes.budgets.comparison import Comparison
 from stakes.budgets.evaluate import Evaluation
 from stakes.budgets.policy import Policy
 from stakes.commands.output import print_table, show
-from stakes.report.sentences import soft_stakes, told_uniform, verdict
+from stakes.report.sentences import OTHER_SIGNAL, soft_stakes, told_uniform, verdict
 
 
 def _draw(seen: Comparison) -> None:
@@ -77,4 +77,6 @@ def print_evaluation(found: Evaluation, policy: Policy, log: str) -> None:
     typer.echo(HELD_OUT[found.held_out])
     if found.same_model is False:
         typer.echo("This is another model than the one that the policy was calibrated with.")
+    if found.same_signal is False:
+        typer.echo(OTHER_SIGNAL)
     typer.echo(f"Answers in {log}.")

@@ -67,17 +67,17 @@ class Fingerprint:
     @property
     def run(self) -> str:
         """The name of the whole."""
-        return _name(self.parts)
+        return name_of(self.parts)
 
     @property
     def data(self) -> str:
         """The name of what is asked, whatever the tiers and the model."""
-        return _name({key: self.parts[key] for key in DATA})[:16]
+        return name_of({key: self.parts[key] for key in DATA})[:16]
 
     @property
     def model(self) -> str:
         """The name of who answers."""
-        return _name({key: value for key, value in self.parts.items() if key.startswith("model.")})[:16]
+        return name_of({key: value for key, value in self.parts.items() if key.startswith("model.")})[:16]
 
     def __str__(self) -> str:
         return f"data:{self.data} model:{self.model} run:{self.run}"
@@ -96,7 +96,7 @@ def take(asked: Sequence[Asked], model: Any, setting: Setting) -> Fingerprint:
         {
             "schema": str(SCHEMA),
             "samples": str(len(asked)),
-            **{key: _name(column)[:16] for key, column in columns.items()},
+            **{key: name_of(column)[:16] for key, column in columns.items()},
             **{f"model.{key}": value for key, value in identity(model).items()},
             "mechanism": setting.mechanism,
             "selector": str(setting.selector),
@@ -201,6 +201,7 @@ def _difference(log: Path, run: str, mark: Fingerprint) -> str:
     return f"{log} belongs to another experiment: {', '.join(told[:3])}; {another}, or the same things again"
 
 
-def _name(value: object) -> str:
+def name_of(value: object) -> str:
+    """A short name of anything that JSON can write: the same for the same, whatever the order of its keys."""
     canonical = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=dict)
     return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()

@@ -16,7 +16,7 @@ from stakes.budgets.evaluate import Evaluation, regrade
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.outcomes import Outcome, read_outcomes
-from stakes.report.sentences import soft_stakes
+from stakes.report.sentences import OTHER_SIGNAL, soft_stakes
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ def read_run(path: str | Path, outcomes: str | Path | None = None, evaluation: s
         notes.append("NOT held out: the policy was calibrated on some of the evaluation's documents.")
     elif judged is not None and judged.held_out is None and not answers:
         notes.append("Whether the evaluation is held out is not known: nothing says what the policy was calibrated on.")
+    if judged is not None and judged.same_signal is False:
+        notes.append(OTHER_SIGNAL)
     return Run(file.stem, policy, tuple(answers), judged, tuple(arm_outcomes), tuple(notes))
 
 

@@ -10,6 +10,8 @@ from stakes.budgets.comparison import ArmRow, Comparison
 from stakes.budgets.evaluate import Evaluation
 from stakes.budgets.policy import Policy
 
+OTHER_SIGNAL = "The policy's signal has changed since this evaluation: run stakes evaluate again to judge it as it is."
+
 
 def verdict(found: Evaluation) -> str:
     """The cost arm beside uniform, in words."""

@@ -21,7 +21,7 @@ TOLD = {
         ["no policy.outcomes.jsonl beside the policy", "by deletion with redundancy", "not known without a log"],
         ["Milliseconds an answer", "darkened"],
     ),
-    "20 samples": (["20 questions on 5 documents", "keep uniform or label more", "may be luck"], ["it helps"]),
+    "20 samples": (["20 questions on 5 documents", "label more", "too few documents (5)"], ["it helps", "may be luck"]),
     "failing certificate": (
         ["The certificate failed, so this policy gives every tier the same budget", "NOT certified", "at most 66.2%"],
         ["it helps"],

@@ -69,6 +69,16 @@ def test_a_gain_that_may_be_luck_is_not_called_one(tmp_path: Path) -> None:
     assert "may be luck" in text
 
 
+def test_few_documents_have_no_interval_and_prove_neither_help_nor_harm(tmp_path: Path) -> None:
+    for right in ({"uniform": (0, 0), "cost": (9, 0)}, {"uniform": (9, 9), "cost": (0, 9)}):
+        text = told(tmp_path, right, per_tier=9)
+        assert text.startswith("Not to be told yet, keep uniform and label more: ")
+        assert "too few documents (9) for an interval (18 questions on 9 documents)" in text
+        assert "95 %" not in text
+    assert f"a fall of +{5 / 6:.3f}, with" in told(tmp_path, {"uniform": (0, 0), "cost": (9, 0)}, per_tier=9)
+    assert "it helps" in told(tmp_path, {"uniform": (0, 0), "cost": (10, 0)}, per_tier=10)
+
+
 def test_harm_is_called_harm(tmp_path: Path) -> None:
     text = told(tmp_path, {"uniform": (30, 30), "cost": (5, 35)})
     assert text.startswith("It does harm here, keep uniform")

@@ -61,10 +61,12 @@ def _print_held_out(found: Calibration) -> None:
         return
     chosen = ", ".join(f"{tier} {budget}" for tier, budget in check.budgets.items())
     gain = check.gain
-    verdict = "helps" if gain.low > 0 else "hurts" if gain.high < 0 else "is not told from luck"
+    sure = "helps" if gain.low > 0 else "hurts" if gain.high < 0 else "is not told from luck"
+    verdict = "is not told yet" if gain.few else sure
+    span = f"({gain.few})" if gain.few else f"[{gain.low:+.3f}, {gain.high:+.3f}]"
     typer.echo(
         f"Held out: chosen on {check.chosen_on} documents ({chosen}), the choice {verdict} on the other "
-        f"{check.tested_on}: CWE falls by {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] from uniform "
+        f"{check.tested_on}: CWE falls by {gain.value:+.3f} {span} from uniform "
         f"{check.uniform_budget}, at {check.mean_tokens:.0f} tokens an image against {check.uniform_mean_tokens:.0f}; "
         f"dearest tier {check.dear.b}:{check.dear.c}, p = {check.dear.p:.2g}."
     )

@@ -22,7 +22,7 @@ def _print_luck(seen: Comparison) -> None:
     rows = [
         (
             row.arm,
-            f"{row.gain.value:+.3f} [{row.gain.low:+.3f}, {row.gain.high:+.3f}]",
+            f"{row.gain.value:+.3f}" + ("" if row.gain.few else f" [{row.gain.low:+.3f}, {row.gain.high:+.3f}]"),
             f"{row.dear.b}:{row.dear.c}",
             f"{row.dear.p:.2g}",
             "" if row.break_even is None else show(row.break_even),
@@ -31,8 +31,15 @@ def _print_luck(seen: Comparison) -> None:
         if row.gain is not None and row.dear is not None
     ]
     if rows:
-        columns = ["arm", "fall of CWE, 95 %", f"mended:broken, {seen.dearest}", "p", "pays from r"]
-        print_table("Against uniform", columns, rows)
+        few = next(row.gain.few for row in seen.rows if row.gain is not None)
+        columns = [
+            "arm",
+            "fall of CWE" if few else "fall of CWE, 95 %",
+            f"mended:broken, {seen.dearest}",
+            "p",
+            "pays from r",
+        ]
+        print_table(f"Against uniform; {few}" if few else "Against uniform", columns, rows)
 
 
 HELD_OUT = {

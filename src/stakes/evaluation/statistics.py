@@ -21,6 +21,7 @@ from stakes.errors import BadInput
 
 RATIOS = (1, 2, 3, 5, 10, 20)  # the paper's cost ratios
 RESAMPLES = 10_000
+FEWEST = 10  # independent units: below, BCa intervals are much too narrow to call anything a gain
 HELD = 2_000_000  # resamples × units held in memory at once
 
 
@@ -83,6 +84,11 @@ class Gain:
 
     def __str__(self) -> str:
         return f"{self.value:+.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    @property
+    def few(self) -> str:
+        """Why the interval is not to be believed, in words; empty where it is."""
+        return f"too few documents ({self.units}) for an interval" if self.units < FEWEST else ""
 
 
 def cwe_gain(

@@ -79,6 +79,7 @@ def arms(found: Evaluation, outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 "average_interval": proportion_interval(row.average, len(mine)),
                 "cwe": row.cwe,
                 "gain": None if row.gain is None else [row.gain.value, row.gain.low, row.gain.high],
+                "few": "" if row.gain is None else row.gain.few,
                 "dear": None if row.dear is None else [row.dear.b, row.dear.c, row.dear.p],
                 # "never" where no cost ratio makes it pay: JSON has no infinity
                 "break_even": "never" if row.break_even == float("inf") else row.break_even,

@@ -187,7 +187,7 @@ def _arm_table(arms: dict[str, Any], questions: int) -> dict[str, Any]:
                 "errors": [_rate(row["errors"][tier], row["intervals"][tier]) for tier in arms["tiers"]],
                 "average": _rate(row["average"], row["average_interval"]),
                 "cwe": f"{row['cwe']:.3f}",
-                "gain": "" if row["gain"] is None else "{:+.3f}\n[{:+.3f}, {:+.3f}]".format(*row["gain"]),
+                "gain": "" if row["gain"] is None else _fall(row["gain"], row["few"]),
                 "dear": "" if row["dear"] is None else "{}:{}\np = {:.2g}".format(*row["dear"]),
                 "break_even": "" if pays is None else pays if isinstance(pays, str) else f"{pays:.2f}",
             }
@@ -199,6 +199,10 @@ def _arm_table(arms: dict[str, Any], questions: int) -> dict[str, Any]:
         "total": f"{arms['total']:,}",
         "deviation": f"{arms['deviation']:.3%}",
     }
+
+
+def _fall(gain: Sequence[float], few: str) -> str:
+    return f"{gain[0]:+.3f}\n{few}" if few else "{:+.3f}\n[{:+.3f}, {:+.3f}]".format(*gain)
 
 
 def _rate(value: float, interval: Sequence[float]) -> str:

@@ -3,7 +3,8 @@
     "At the same tokens, mistakes of tier high fall from 30.0 % to 13.3 %; tier low pays for it: 37.3 % to 84.3 %. …"
     "It does not help here, keep uniform: …"
 
-A gain is called one only where the 95 % interval of the fall in CWE over whole documents lies above zero.
+A gain is called one only where the 95 % interval of the fall in CWE over whole documents lies above zero, and
+never of fewer than ten documents, which have no interval to speak of.
 """
 
 from stakes.budgets.comparison import ArmRow, Comparison
@@ -26,13 +27,18 @@ def verdict(found: Evaluation) -> str:
     sized = f"{len(found.plan.samples)} questions on {seen.documents} documents"
     span = f"{_signed(gain.value)} (95\u00a0% interval {_signed(gain.low)} to {_signed(gain.high)}; {sized})"
     fall = f"cost-weighted error falls by {span}"
+    if gain.low == gain.high == 0:
+        return f"It does not help here, keep uniform: {moved}, and cost-weighted error stays the same ({sized})."
+    if gain.few:
+        point = f"a fall of {_signed(gain.value)}, with {gain.few} ({sized})"
+        return (
+            f"Not to be told yet, keep uniform and label more: {moved}; the change in cost-weighted error is {point}."
+        )
     change = f"the change in cost-weighted error is a fall of {span}"
     if gain.low > 0:
         return f"At the same tokens, {moved}. Counted at the policy's costs it helps: {fall}."
     if gain.high < 0:
         return f"It does harm here, keep uniform: {moved}, and {change}."
-    if gain.low == gain.high == 0:
-        return f"It does not help here, keep uniform: {moved}, and cost-weighted error stays the same ({sized})."
     return f"It does not help here for certain, keep uniform or label more: {moved}, but {change}, which may be luck."
 
 
@@ -95,6 +101,9 @@ def other_arms(found: Evaluation) -> list[str]:
     told = []
     for row in found.comparison.rows:
         if row.arm in ("uniform", "cost") or row.gain is None:
+            continue
+        if row.gain.few:
+            told.append(f"The {row.arm} arm lowers cost-weighted error by {_signed(row.gain.value)}, {row.gain.few}.")
             continue
         sure = "more" if row.gain.high < 0 else "less" if row.gain.low > 0 else ""
         span = f"({_signed(row.gain.value)}, 95\u00a0% interval {_signed(row.gain.low)} to {_signed(row.gain.high)})"

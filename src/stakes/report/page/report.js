@@ -153,13 +153,15 @@ function drawArms() {
       const own = state.ratio === OWN, g = live[k].gain;
       const [value, from, to] = own ? row.gain : [g.value, g.low, g.high];
       const sign = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(3);
-      put("gain-" + k, `${sign(value)}${own ? "" : " ≈"}\n[${sign(from)}, ${sign(to)}]`);
+      const span = row.few || `[${sign(from)}, ${sign(to)}]`;
+      put("gain-" + k, `${sign(value)}${own ? "" : " ≈"}\n${span}`);
     }
   });
   fill("arms", { arms: rows });
   const mine = live.find((row) => row.arm === "cost"), even = live.find((row) => row.arm === "uniform");
   if (mine) {
-    const g = mine.gain, sure = g.low > 0 ? "the cost arm is better" : g.high < 0 ? "uniform is better" : "the two cannot be told apart";
+    const g = mine.gain, few = arms.rows.find((row) => row.arm === "cost").few;
+    const sure = few ? few : g.low > 0 ? "the cost arm is better" : g.high < 0 ? "uniform is better" : "the two cannot be told apart";
     put("arms-live", state.ratio === OWN ? "" : `If a mistake in ${arms.dearest} cost ${Number(state.ratio.toPrecision(6))} times another: CWE ${even.cwe.toFixed(3)} uniform, ${mine.cwe.toFixed(3)} cost; ${sure}.`);
   }
 }

@@ -1,0 +1,45 @@
+"""What calibrate says of documents that the choice was not made on claims no more than they show."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.evaluation.oracle import Oracle, write_samples
+
+from stakes.budgets.calibrate import Calibration, calibrate
+from stakes.commands.calibrate_page import print_calibration
+from stakes.evaluation.asked import ask
+from stakes.signals import KeywordRule
+
+COSTS = {"high": 5.0, "low": 1.0}
+GRID = (32, 96, 208, 304, 400, 512, 576)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
+    folder = tmp_path_factory.mktemp("held")
+    asked = ask(write_samples(folder, pages=40), folder, KeywordRule())
+    return calibrate(Oracle(), asked, COSTS, 304, KeywordRule(), log=folder / "log.jsonl", grid=GRID)
+
+
+def line(found: Calibration, capsys: pytest.CaptureFixture[str], **other: object) -> str:
+    """The page's sentence on held-out documents, with these things of the check otherwise."""
+    assert found.held_out is not None
+    check = replace(found.held_out, **other)  # type: ignore[arg-type]
+    print_calibration(replace(found, held_out=check), "samples.jsonl", Path("policy.json"), Path("log.jsonl"))
+    return next(told for told in capsys.readouterr().out.splitlines() if told.startswith("Held out"))
+
+
+def test_an_interval_above_zero_helps(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
+    told = line(found, capsys)
+    assert "the choice helps on the other 20: CWE falls by +" in told
+    assert " [+" in told
+
+
+def test_few_documents_have_no_interval_and_help_nobody(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
+    assert found.held_out is not None
+    told = line(found, capsys, gain=replace(found.held_out.gain, units=9), tested_on=9)
+    assert "helps" not in told
+    assert f"CWE falls by {found.held_out.gain.value:+.3f} (too few documents (9) for an interval)" in told
+    assert "[" not in told
+    assert "helps" in line(found, capsys, gain=replace(found.held_out.gain, units=10), tested_on=10)

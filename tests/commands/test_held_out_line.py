@@ -43,3 +43,12 @@ def test_few_documents_have_no_interval_and_help_nobody(found: Calibration, caps
     assert f"CWE falls by {found.held_out.gain.value:+.3f} (too few documents (9) for an interval)" in told
     assert "[" not in told
     assert "helps" in line(found, capsys, gain=replace(found.held_out.gain, units=10), tested_on=10)
+
+
+def test_more_tokens_than_uniform_took_prove_nothing(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
+    told = line(found, capsys, mean_tokens=352.0, uniform_mean_tokens=302.0)
+    assert "helps" not in told
+    assert "tested on the other 20: CWE falls by +" in told
+    assert "at more tokens an image (352 against 302), so this is no proof; stakes evaluate compares at equal" in told
+    assert "helps" in line(found, capsys, mean_tokens=303.2, uniform_mean_tokens=302.0)
+    assert "no proof" in line(found, capsys, mean_tokens=303.3, uniform_mean_tokens=302.0)

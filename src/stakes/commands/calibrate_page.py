@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 
 from stakes.budgets.calibrate import Calibration
+from stakes.budgets.ledger import TOLERANCE
 from stakes.commands.certificate_page import print_shipped
 from stakes.commands.output import print_table
 from stakes.commands.plan_page import print_plan
@@ -63,10 +64,17 @@ def _print_held_out(found: Calibration) -> None:
     gain = check.gain
     sure = "helps" if gain.low > 0 else "hurts" if gain.high < 0 else "is not told from luck"
     verdict = "is not told yet" if gain.few else sure
+    mine, even = check.mean_tokens, check.uniform_mean_tokens
+    tested, spent = f"the choice {verdict}", f"at {mine:.0f} tokens an image against {even:.0f}"
+    if mine > (1 + TOLERANCE["resolution"]) * even:  # by more than arms may differ
+        tested = "tested"
+        spent = (
+            f"at more tokens an image ({mine:.0f} against {even:.0f}), so this is no proof; stakes evaluate compares "
+            "at equal tokens"
+        )
     span = f"({gain.few})" if gain.few else f"[{gain.low:+.3f}, {gain.high:+.3f}]"
     typer.echo(
-        f"Held out: chosen on {check.chosen_on} documents ({chosen}), the choice {verdict} on the other "
-        f"{check.tested_on}: CWE falls by {gain.value:+.3f} {span} from uniform "
-        f"{check.uniform_budget}, at {check.mean_tokens:.0f} tokens an image against {check.uniform_mean_tokens:.0f}; "
-        f"dearest tier {check.dear.b}:{check.dear.c}, p = {check.dear.p:.2g}."
+        f"Held out: chosen on {check.chosen_on} documents ({chosen}), {tested} on the other {check.tested_on}: CWE "
+        f"falls by {gain.value:+.3f} {span} from uniform {check.uniform_budget}, {spent}; dearest tier "
+        f"{check.dear.b}:{check.dear.c}, p = {check.dear.p:.2g}."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from stakes.budgets.calibrate import Calibration, calibrate
 from stakes.budgets.policy import Policy
 from stakes.commands.calibrate import calibrate as command
+from stakes.commands.calibrate_page import print_calibration
 from stakes.commands.certainty import wanted
 from stakes.commands.certificate_page import print_shipped
 from stakes.commands.plan import plan
@@ -61,7 +63,9 @@ def test_the_certificate_is_in_the_policy_and_survives_the_file(found: Calibrati
     assert found.spent == sum(160 // 2 * budget for budget in again.budgets.values())
 
 
-def test_what_is_not_certified_does_not_ship_even_if_it_was_chosen(found: Calibration, folder: Path) -> None:
+def test_what_is_not_certified_does_not_ship_even_if_it_was_chosen(
+    found: Calibration, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ask(write_samples(folder, pages=40), folder, KeywordRule())
     strict = calibrate(
         Oracle(), asked, COSTS, 304, KeywordRule(), log=folder / "log.jsonl", grid=GRID, confidence=1 - 1e-12
@@ -72,6 +76,23 @@ def test_what_is_not_certified_does_not_ship_even_if_it_was_chosen(found: Calibr
     assert strict.spent == 304 * 160
     assert strict.certificate is not None
     assert "tiered budgets are not certified to help" in strict.certificate.why
+    print_calibration(strict, "samples.jsonl", Path("policy.json"), Path("log.jsonl"))
+    page = capsys.readouterr().out
+    assert "Budgets, before the certificate" in page
+    assert "uniform budgets ship" in page
+
+
+def test_beside_a_certificate_stands_no_other_held_out_number(
+    found: Calibration, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_calibration(found, "samples.jsonl", Path("policy.json"), Path("log.jsonl"))
+    page = capsys.readouterr().out
+    assert found.policy.budgets == found.plan.allocation.budgets
+    assert "before the certificate" not in page
+    assert found.held_out is not None
+    assert "Held out: " not in page
+    print_calibration(replace(found, certificate=None), "samples.jsonl", Path("policy.json"), Path("log.jsonl"))
+    assert "Held out: " in capsys.readouterr().out
 
 
 def test_a_policy_from_before_certificates_still_loads(found: Calibration, folder: Path) -> None:

@@ -23,8 +23,11 @@ def print_calibration(found: Calibration, source: str, output: Path, log: Path, 
         for budget in budgets
     ]
     print_table("Error by budget, raw", ["budget", *found.curves], rows)
-    print_plan(found.plan, found.curves, source, found.policy.estimator)
-    _print_held_out(found)
+    as_planned = found.certificate is None or dict(found.policy.budgets) == dict(found.plan.allocation.budgets)
+    title = "Budgets" if as_planned else "Budgets, before the certificate"
+    print_plan(found.plan, found.curves, source, found.policy.estimator, title=title)
+    if found.certificate is None:  # which halves the documents otherwise, and so has another number for the same
+        _print_held_out(found)
     print_shipped(found)
     native, spent = found.native_tokens, found.spent
     typer.echo(

@@ -10,10 +10,12 @@ from stakes.budgets.plan import Plan
 from stakes.commands.output import print_table, show
 
 
-def print_plan(plan: Plan, curves: Mapping[str, Curve], source: str, estimator: str = "raw") -> None:
+def print_plan(
+    plan: Plan, curves: Mapping[str, Curve], source: str, estimator: str = "raw", *, title: str = "Budgets"
+) -> None:
     """Print the whole page; the plan's errors are those of curves by this ``estimator``."""
     typer.echo(f"{source}\n")
-    _print_allocation(plan, curves, estimator)
+    _print_allocation(plan, curves, estimator, title)
     _draw(plan, curves)
     _print_ratios(plan)
     _print_sureness(plan)
@@ -32,7 +34,7 @@ def _draw(plan: Plan, curves: Mapping[str, Curve]) -> None:
             typer.echo(frontier_text(curves, plan.costs, plan.counts, best.total, width, chosen) + "\n")
 
 
-def _print_allocation(plan: Plan, curves: Mapping[str, Curve], estimator: str) -> None:
+def _print_allocation(plan: Plan, curves: Mapping[str, Curve], estimator: str, title: str) -> None:
     best = plan.allocation
     rows = []
     for tier, budget in best.budgets.items():
@@ -46,7 +48,7 @@ def _print_allocation(plan: Plan, curves: Mapping[str, Curve], estimator: str) -
         )  # fmt: skip
     error = "error" if estimator == "raw" else f"error, {estimator.rpartition(': ')[2].partition(':')[0]}"
     columns = ["tier", "cost", "samples", "budget", error, "95 %", "edge"]
-    print_table("Budgets", columns, rows)
+    print_table(title, columns, rows)
     mean = best.spent / sum(plan.counts.values())
     typer.echo(f"CWE {best.cwe:.3f} for {best.spent:,} of {best.total:,} tokens, {mean:.1f} an image.")
     if plan.uniform_cwe is not None:

@@ -183,6 +183,8 @@ def test_bad_input_is_said_before_a_model_is_loaded(place: Path) -> None:
     refused("unknown metric 'bleu'", cal, "--metric", "bleu")
     refused("resolution or deletion, not 'magic'", cal, "--mechanism", "magic")
     refused("deletion with it", cal, "--selector", "random")
+    deletion = (cal, "--model", place / "no model", "--mechanism", "deletion", "--selector")
+    refused("^selector 'fastv' has no option 'laier=2'; it takes", *deletion, "fastv:laier=2")
     with pytest.raises(BadInput, match="cannot be written"):
         stakes("calibrate", cal, "-o", place)
     with pytest.raises(BadInput, match="no policy file"):
@@ -190,6 +192,7 @@ def test_bad_input_is_said_before_a_model_is_loaded(place: Path) -> None:
     with pytest.raises(LedgerBreach, match="sample 'cal00': a budget of 999 exceeds the image's 80 native tokens"):
         stakes("calibrate", cal, "--model", place / "vlm", "--grid", "12,999", "-o", place / "none.json")
     assert not (place / "none.json").exists()
+    assert not (place / "none.outcomes.jsonl").exists()
 
 
 def test_evaluate_refuses_what_makes_no_sense(place: Path, made: Any) -> None:

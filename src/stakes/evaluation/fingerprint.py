@@ -14,6 +14,7 @@ taken, with the tiers and documents of now; ``relabel`` writes them into the log
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,14 @@ class Setting:
         if self.mechanism == "resolution" and self.selector is not None:
             raise BadInput("a selector says which tokens deletion keeps; give the mechanism deletion with it")
         if self.mechanism == "deletion":
-            from stakes.vision.selectors import SELECTORS
+            from stakes.vision.selectors import SELECTORS, make
 
             object.__setattr__(self, "selector", self.selector or DEFAULT_SELECTOR)
             if str(self.selector).partition(":")[0] not in SELECTORS:
                 raise BadInput(f"no selector is called {self.selector!r}; there are {', '.join(SELECTORS)}")
+            if ":" in str(self.selector):  # its options are checked now, not at the first answer
+                with suppress(ImportError):  # without torch, whoever loads the model says what to install
+                    make(str(self.selector))
 
 
 @dataclass(frozen=True)

@@ -52,3 +52,19 @@ def test_more_tokens_than_uniform_took_prove_nothing(found: Calibration, capsys:
     assert "at more tokens an image (352 against 302), so this is no proof; stakes evaluate compares at equal" in told
     assert "helps" in line(found, capsys, mean_tokens=303.2, uniform_mean_tokens=302.0)
     assert "no proof" in line(found, capsys, mean_tokens=303.3, uniform_mean_tokens=302.0)
+
+
+def test_uniform_chosen_is_told_as_uniform_and_not_as_luck(
+    found: Calibration, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = line(found, capsys, budgets={"high": 304, "low": 304})
+    assert told == (
+        "Held out: chosen on 20 documents, the choice is uniform itself (304); there is nothing to compare on the "
+        "other 20."
+    )
+
+
+def test_costs_that_nobody_gave_are_called_the_default(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
+    for stated, told in ((True, "You put the ratio at 5;"), (False, "The ratio is 5 (the default; say yours with")):
+        print_calibration(found, "samples.jsonl", Path("policy.json"), Path("log.jsonl"), stated=stated)
+        assert told in capsys.readouterr().out

@@ -50,7 +50,10 @@ def test_race_stays_within_its_passes_and_says_what_it_left_out(place: Path, tmp
     assert record["race"]["passes"] == len(read_outcomes(tmp_path / "raced.outcomes.jsonl")) <= 48
     assert record["race"]["of"] == 64
     assert record["budgets"] == record["race"]["budgets"] == Policy.load(tmp_path / "raced.json").budgets
-    assert "Raced:" in stakes("calibrate", samples, *words).stdout
+    page = " ".join(stakes("calibrate", samples, *words).stdout.split())
+    race = record["race"]
+    assert f"Raced: {race['passes']} of 64 answers" in page
+    assert f"; ruled out {race['ruled_out']} of {race['candidates']} choices, with 0.95 confidence." in page
 
 
 @pytest.mark.parametrize(

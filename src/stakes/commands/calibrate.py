@@ -159,7 +159,7 @@ def calibrate(
     from stakes.commands.calibrate_page import print_calibration
 
     shown = agreement if reader is None or soft else None
-    print_calibration(found, str(samples or f"{pages} pages"), output, log, shown)
+    print_calibration(found, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost))
     for line in [*told_soft(found.policy), *told_race(found.raced)]:
         typer.echo(line)
     if counts:

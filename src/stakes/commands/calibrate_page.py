@@ -11,8 +11,16 @@ from stakes.commands.output import print_table
 from stakes.commands.plan_page import print_plan
 
 
-def print_calibration(found: Calibration, source: str, output: Path, log: Path, agreement: float | None = None) -> None:
-    """Print the whole page."""
+def print_calibration(
+    found: Calibration,
+    source: str,
+    output: Path,
+    log: Path,
+    agreement: float | None = None,
+    *,
+    stated: bool = True,
+) -> None:
+    """Print the whole page; ``stated``: somebody gave the costs."""
     if found.policy.basis == "legibility":
         typer.echo("LEGIBILITY, not a VLM's error: whether the print at each answer's place can still be read.")
     if len(found.apart):
@@ -25,7 +33,7 @@ def print_calibration(found: Calibration, source: str, output: Path, log: Path, 
     print_table("Error by budget, raw", ["budget", *found.curves], rows)
     as_planned = found.certificate is None or dict(found.policy.budgets) == dict(found.plan.allocation.budgets)
     title = "Budgets" if as_planned else "Budgets, before the certificate"
-    print_plan(found.plan, found.curves, source, found.policy.estimator, title=title)
+    print_plan(found.plan, found.curves, source, found.policy.estimator, title=title, stated=stated)
     if found.certificate is None:  # which halves the documents otherwise, and so has another number for the same
         _print_held_out(found)
     print_shipped(found)
@@ -62,6 +70,12 @@ def _print_held_out(found: Calibration) -> None:
     check = found.held_out
     if check is None:
         typer.echo(f"No held-out check: {found.why_not_held_out}.")
+        return
+    if set(check.budgets.values()) == {check.uniform_budget}:
+        typer.echo(
+            f"Held out: chosen on {check.chosen_on} documents, the choice is uniform itself ({check.uniform_budget}); "
+            f"there is nothing to compare on the other {check.tested_on}."
+        )
         return
     chosen = ", ".join(f"{tier} {budget}" for tier, budget in check.budgets.items())
     gain = check.gain

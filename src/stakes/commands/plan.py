@@ -101,7 +101,7 @@ def plan(
         return
     from stakes.commands.plan_page import print_plan
 
-    print_plan(made, measured, source, name)
+    print_plan(made, measured, source, name, stated=bool(cost or effort))
 
 
 def _check_mean(curves: "Mapping[str, Curve]", counts: Mapping[str, int], mean_budget: int, floor: int | None) -> None:

@@ -11,14 +11,20 @@ from stakes.commands.output import print_table, show
 
 
 def print_plan(
-    plan: Plan, curves: Mapping[str, Curve], source: str, estimator: str = "raw", *, title: str = "Budgets"
+    plan: Plan,
+    curves: Mapping[str, Curve],
+    source: str,
+    estimator: str = "raw",
+    *,
+    title: str = "Budgets",
+    stated: bool = True,
 ) -> None:
-    """Print the whole page; the plan's errors are those of curves by this ``estimator``."""
+    """Print the whole page; errors are those of curves by this ``estimator``, costs the default's unless ``stated``."""
     typer.echo(f"{source}\n")
     _print_allocation(plan, curves, estimator, title)
     _draw(plan, curves)
     _print_ratios(plan)
-    _print_sureness(plan)
+    _print_sureness(plan, stated)
     _print_pair(plan)
 
 
@@ -53,7 +59,9 @@ def _print_allocation(plan: Plan, curves: Mapping[str, Curve], estimator: str, t
     typer.echo(f"CWE {best.cwe:.3f} for {best.spent:,} of {best.total:,} tokens, {mean:.1f} an image.")
     if plan.uniform_cwe is not None:
         change = plan.uniform_cwe - best.cwe
-        verdict = f"{change:.3f} lower" if change > 0 else "no lower: keep uniform"
+        verdict = f"{change:.3f} lower" if change > 5e-4 else "no lower: keep uniform"  # 0.000 is not lower
+        if not best.mixed and set(best.budgets.values()) == {plan.uniform_budget}:
+            verdict = "uniform itself"
         within = "" if plan.uniform_budget == int(mean) else ", the largest budget that all tiers share within the mean"
         typer.echo(
             f"Uniform at {plan.uniform_budget} tokens{within}: CWE {plan.uniform_cwe:.3f}; these budgets are {verdict}."
@@ -91,7 +99,7 @@ def _print_ratios(plan: Plan) -> None:
     typer.echo("")
 
 
-def _print_sureness(plan: Plan) -> None:
+def _print_sureness(plan: Plan, stated: bool) -> None:
     if not plan.changes:
         return
     ratio = plan.costs[plan.dearest] / plan.costs[plan.cheapest]
@@ -99,7 +107,10 @@ def _print_sureness(plan: Plan) -> None:
     below = [change for change in plan.changes if change.ratio <= ratio]
     span = f"from {below[-1].ratio:.2f}" if below else "from 1"
     span += f" to {above[0].ratio:.2f}" if above else " upward"
-    typer.echo(f"You put the ratio at {ratio:g}; these budgets stay the best {span}.")
+    told = (
+        f"You put the ratio at {ratio:g}" if stated else f"The ratio is {ratio:g} (the default; say yours with --cost)"
+    )
+    typer.echo(f"{told}; these budgets stay the best {span}.")
     if plan.sureness is not None:
         typer.echo(
             f"A question is worth {plan.dearest}'s budget once it is {plan.sureness:.0%} likely to be {plan.dearest} "
@@ -112,6 +123,9 @@ def _print_pair(plan: Plan) -> None:
     if plan.pair is None:
         return
     budgets = ", ".join(f"{tier} {budget}" for tier, budget in plan.pair.budgets.items())
+    if set(plan.pair.budgets.values()) == {plan.uniform_budget}:
+        typer.echo(f"The choice is uniform itself: {budgets}.")
+        return
     if math.isinf(plan.pair.break_even):
         typer.echo(f"The pair {budgets} never pays: {plan.dearest} gains nothing over uniform.")
         return

@@ -85,8 +85,8 @@ def told_race(raced: "Raced | None") -> Iterator[str]:
     if raced is None:
         return
     yield (
-        f"Raced: {raced.passes:,} of {raced.of:,} answers ({raced.passes / raced.of:.0%}); {raced.ruled_out} of "
-        f"{raced.candidates} choices are not the best, with {raced.confidence:.4g} confidence."
+        f"Raced: {raced.passes:,} of {raced.of:,} answers ({raced.passes / raced.of:.0%}); ruled out "
+        f"{raced.ruled_out} of {raced.candidates} choices, with {raced.confidence:.4g} confidence."
     )
     if raced.set_aside:
         yield (

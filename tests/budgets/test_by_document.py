@@ -76,7 +76,18 @@ def test_imagined_answers_have_the_true_errors_whatever_the_dependence(dependenc
     for tier, curve in measured.curves().items():
         assert curve.errors == pytest.approx(truth[tier].errors, abs=0.03)
     assert measured.counts == {"high": 20_000, "low": 10_000}
-    assert len(measured) == pytest.approx(10_000, rel=0.06)  # some pages stay empty
+    assert len(measured) == 10_000
+
+
+def test_an_imagined_document_has_as_many_questions_as_asked_for_on_average() -> None:
+    for per_document in (1, 1.5, 2, 4):
+        measured = simulate(published(), {"high": 90, "low": 30}, np.random.default_rng(0), per_document=per_document)
+        asked = sum(table[:, 0] for table in measured.asked.values())
+        assert np.mean(asked) == per_document
+        assert np.min(asked) == 1
+        assert (np.ptp(asked) == 0) == (per_document == 1)  # pages differ in how many they hold
+        both = (measured.asked["high"][:, 0] > 0) & (measured.asked["low"][:, 0] > 0)
+        assert both.any() == (per_document > 1)  # and tiers meet on a page
 
 
 def test_imagined_answers_hang_together_as_the_papers_do() -> None:

@@ -45,12 +45,10 @@ def simulate(
     if len(grids) != 1:
         raise BadInput("all tiers need the same measured budgets to imagine answers from; give curves on one grid")
     budgets, total = grids.pop(), sum(counts[tier] for tier in truth)
-    if per_document == 1:
-        pages = rng.permutation(total)
-    else:
-        # Each question lands on any page alike, so pages differ in how many they hold and of which tier.
-        pages = np.unique(rng.integers(0, max(2, round(total / per_document)), total), return_inverse=True)[1]
-    number = int(pages.max()) + 1
+    number = min(total, max(2, round(total / per_document)))
+    # One question a page first, so that none is empty and the mean is what was asked for; the others land on any page
+    # alike, so pages differ in how many they hold and of which tier.
+    pages = rng.permutation(np.concatenate([np.arange(number), rng.integers(0, number, total - number)]))
     page = rng.standard_normal(number)
     wrong, asked, start = {}, {}, 0
     for tier, curve in truth.items():

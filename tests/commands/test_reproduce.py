@@ -39,6 +39,8 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
         (["nine"], "there is no table 'nine'"),
         (["within-task", "--per-tier", "1"], "at least two questions"),
         (["within-task", "--mechanism", "magic"], "deletion or resolution"),
+        (["invariance", "--selector", "best"], "no selector is called 'best'"),
+        (["within-task", "--selector", "random"], "the table invariance, not of within-task; leave it out"),
         (["within-task", "--data", "mnist"], "--data takes SET or SET=FILE"),
     ],
 )

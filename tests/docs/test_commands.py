@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from tests.docs.site import PAGES, blocks, parse, read, run, stakes
+from tests.docs.site import FEWER, PAGES, blocks, parse, read, run, stakes
 
 from stakes.errors import BadInput
 
@@ -58,7 +58,7 @@ def test_the_selector_example_is_registered_and_runs(tmp_path: Path, monkeypatch
 
     monkeypatch.chdir(tmp_path)
     found = blocks(read("docs/selectors.md"))
-    code, use = [block.text for block in found if block.language == "python"]
+    code, use, compare = [block.text for block in found if block.language == "python"]
     line = next(block.text for block in found if block.language == "text")
     name, (module, attribute) = next(iter(eval(f"{{{line}}}").items()))
     Path("edges_of_the_page.py").write_text(code)
@@ -86,3 +86,7 @@ def test_the_selector_example_is_registered_and_runs(tmp_path: Path, monkeypatch
                 parse(shell)
     assert Policy.load("edges.json").selector == "edges"
     assert Policy.load("late.json").selector == "edges:first=0.5"
+    with redirect_stdout(StringIO()) as out:
+        exec(compile(compare, "selectors.md", "exec"), {})
+    budgets = [f"{budget}: right with edges alone " for budget in FEWER["--grid"].split(",")]
+    assert [line[: len(start)] for line, start in zip(out.getvalue().splitlines(), budgets, strict=True)] == budgets

@@ -101,6 +101,14 @@ def test_invariance_of_an_anyres_model_lists_what_its_rungs_cannot_pay(
     assert any(line.startswith("not measured: mechanism resolution: arm") for line in made.findings)
 
 
+def test_invariance_measures_the_selectors_that_are_named_and_shows_those_that_are_published(study: Study) -> None:
+    named = replace(study, selectors=("pyramiddrop", "redundancy:seed=nearest", "random"))
+    made = experiment("invariance").table(named)
+    rows = [(row[0], row[2]) for row in made.rows if row[1] == "selector"]
+    assert rows == [*(("scholar", spec) for spec in named.selectors), ("published", "random")]
+    assert experiment("invariance").answers(study) - experiment("invariance").answers(named) == 3 * 2 * 2 * 16
+
+
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "labels"])
 def test_every_table_has_ours_beside_the_published(name: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "TIMED", 2)

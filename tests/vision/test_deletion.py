@@ -16,12 +16,13 @@ from stakes.models.local import LocalVLM
 from stakes.models.preparing import Job, question_embeds
 from stakes.vision.deletion import Batch, Selection, delete, pack, zero_mask
 from stakes.vision.deletion_layers import dropping
-from stakes.vision.selectors import make
-from stakes.vision.selectors.base import Scene
+from stakes.vision.selectors import SELECTORS, make
+from stakes.vision.selectors.base import Scene, Selector
 from stakes.vision.selectors.fastv import FastV
 from stakes.vision.selectors.layers import LayerSelector, LayerView, Stage
 
-BEFORE_THE_FIRST_LAYER = ["redundancy", "random", "saliency", "visionzip:merge=False", "cdpruner"]
+BEFORE_THE_FIRST_LAYER = ["visionzip:merge=False"]  # and all that merge nothing, whoever adds one
+BEFORE_THE_FIRST_LAYER += [name for name in SELECTORS if isinstance(one := make(name), Selector) and not one.merges]
 SIZES, BUDGETS = [(150, 120), (90, 200), (70, 64)], [6, 11, 3]
 STEPS = 5
 

@@ -51,6 +51,10 @@ def reproduce(
     mechanism: Annotated[
         str, typer.Option(help="Of the tables that do not fix it: deletion or resolution.")
     ] = "deletion",
+    selector: Annotated[
+        list[str] | None,
+        typer.Option(help="With invariance: a selector to measure, again for each. Default: the paper's six."),
+    ] = None,
     signal: Annotated[str, typer.Option(help="How tiers are read: tier (labels) or keywords.")] = "tier",
     folder: Annotated[Path, typer.Option(help="Where answers are kept; a later run goes on there.")] = Path(
         "runs/reproduce"
@@ -70,6 +74,8 @@ def reproduce(
 
     Example: stakes reproduce within-task --quick
     """
+    if selector and table != "invariance":
+        raise BadInput(f"--selector chooses the rows of the table invariance, not of {table}; leave it out")
     if table == PUBLISHED:
         return _published(every, as_json)
     if table in LEGIBILITY:
@@ -81,7 +87,8 @@ def reproduce(
         files = [Path(word.partition("=")[2]) for word in data or [] if "=" in word]
         check_writable(output, *files, signal_file(signal))
     view = _judge(table, judge, judge_model, folder)
-    study = _study(model, data or [], per_tier or (QUICK if quick else FULL), mechanism, signal, folder, view)
+    count = per_tier or (QUICK if quick else FULL)
+    study = _study(model, data or [], count, mechanism, signal, folder, selector or [], view)
     names = [name for name in TABLES if name != "labels" or "docvqa" in study.data] if table == "all" else [table]
     from stakes.experiments.measured import experiment
 
@@ -141,6 +148,7 @@ def _command(table: str, model: str, data: list[str], study: "Study", signal: st
     parts = [f"stakes reproduce {table} --per-tier {study.per_tier} --mechanism {study.mechanism}"]
     parts += [f"--signal {signal}"] if signal != "tier" else []
     parts += [f"--model {Path(model).name if Path(model).exists() else model}"] if model != "embedded" else []
+    parts += [f"--selector {spec}" for spec in study.selectors]
     return " ".join([*parts, *(f"--data {word.partition('=')[0]}" for word in data)])
 
 
@@ -179,8 +187,10 @@ def _study(
     mechanism: str,
     signal: str,
     folder: Path,
+    selectors: list[str],
     judge: "Judge | None" = None,
 ) -> "Study":
+    from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import progress_on
     from stakes.experiments.study import OFFLINE, Study
     from stakes.models import load
@@ -191,6 +201,8 @@ def _study(
         raise BadInput(f"tables are measured by tier or keywords, not by {signal}; --judge is for the table labels")
     if mechanism not in ("deletion", "resolution"):
         raise BadInput(f"a mechanism is deletion or resolution, not {mechanism!r}")
+    for spec in selectors:
+        Setting("deletion", spec)  # a name that nobody has is refused before a model is loaded
     sources = {}
     for word in data:
         name, _, place = word.partition("=")
@@ -205,6 +217,7 @@ def _study(
         mechanism="deletion" if mechanism == "deletion" else "resolution",
         data=sources,
         signal=read_signal(signal, {"high": 5.0, "low": 1.0}),
+        selectors=tuple(dict.fromkeys(selectors)),
         progress=progress_on(sys.stderr, "reproduce"),
         judge=judge,
     )

@@ -67,6 +67,8 @@ class Study:
     split: str = "test"
     signal: Signal | None = None
     """How tiers are read; None takes the samples' own labels."""
+    selectors: tuple[str, ...] = ()
+    """Those that the table of selectors sets side by side; the paper's where none is named."""
     progress: Progress | None = None
     judge: Judge | None = None
     """Whose view of the labels is compared, where there is one."""

@@ -15,10 +15,12 @@ import tomllib
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from typer import Typer
 from typer.main import get_command
 
 from stakes.cli import app, main
@@ -106,6 +108,10 @@ def parse(line: str) -> None:
         assert set(words[1:]) <= _targets(), line
     elif words[0] == ".":
         assert words[1:] == [".venv/bin/activate"], line  # what make makes
+    elif words[:2] == ["python", "-m"]:
+        alone = Typer()
+        alone.command()(import_module(words[2]).main)
+        get_command(alone).make_context(words[2], words[3:])
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), line
     else:

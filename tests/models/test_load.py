@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,38 @@ def test_no_weights_and_no_network_is_one_sentence(monkeypatch: pytest.MonkeyPat
 def test_a_reader_that_does_not_ship_is_not_sought_on_the_hub() -> None:
     with pytest.raises(BadInput, match="no reader called 'embedded-huge' ships with stakes; there is embedded"):
         models.load("embedded-huge")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("embeded", "embedded"), ("llava", "embedded-llava"), ("orc", "ocr")])
+def test_a_name_that_is_nearly_one_of_ours_is_refused_before_the_hub_is_asked(
+    typed: str, meant: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda _: pytest.fail("the hub was asked"))
+    with pytest.raises(BadInput, match=f"no model is called '{typed}'; did you mean '{meant}'?"):
+        models.load(typed)
+    Path(typed).mkdir()  # a folder of that name is taken for what it is
+    with pytest.raises(BadInput, match=f"the folder {typed} holds no model"):
+        models.load(typed)
+
+
+def test_a_hub_that_does_not_answer_is_told_once_and_not_by_its_own_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    watch = logging.Handler()
+    watch.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("huggingface_hub")
+    before = log.level
+    nobody = "http://127.0.0.1:1/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", nobody)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)  # between its five tries
+    log.addHandler(watch)
+    try:
+        with pytest.raises(BadInput, match="no model at 'nobody/nothing-here': .*connect"):
+            models.load("nobody/nothing-here")
+    finally:
+        log.removeHandler(watch)
+    assert (said, log.level) == ([], before)
 
 
 def test_a_folder_without_weights_is_one_sentence(tmp_path: Path) -> None:

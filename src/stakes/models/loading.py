@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stakes.errors import BadInput
 from stakes.models import ARCHITECTURES
 from stakes.models.base import MAX_NEW_TOKENS
+from stakes.models.reader import SHIPPED
 
 if TYPE_CHECKING:
     from stakes.models.local import LocalVLM
@@ -36,7 +39,8 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
     kind = kind or (torch.bfloat16 if target.type == "cuda" else torch.float32)
     _check_folder(name)
     try:
-        config = AutoConfig.from_pretrained(name)
+        with _quietly():
+            config = AutoConfig.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise BadInput(f"no model at {name!r}: {_why(error)}") from error
     if config.model_type not in ARCHITECTURES:
@@ -44,10 +48,10 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
         raise BadInput(f"{name!r} is a {config.model_type}, whose tokens stakes cannot delete; it knows {known}")
     module, attribute, family = ARCHITECTURES[config.model_type]
     try:
-        with _no_bar():
+        with _quietly():
             model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=kind)
+            processor = load_processor(name, config.image_token_id)
         model = model.to(target).eval()
-        processor = load_processor(name, config.image_token_id)
     except (OSError, ValueError) as error:
         raise BadInput(f"{name!r} cannot be loaded: {_why(error)}") from error
     if max_new_tokens is None:  # a reader of characters needs more of them than a real VLM needs words
@@ -67,19 +71,25 @@ def _check_folder(name: str) -> None:
         raise BadInput(f"{name} is a file, and a model is a folder; give the one that holds its config.json")
     elif name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1:
         raise BadInput(f"there is no folder {name}; check the path, or give a name on the hub such as owner/model")
+    elif "/" not in name and (near := get_close_matches(name.lower(), [*SHIPPED, "ocr"], n=1, cutoff=0.5)):
+        raise BadInput(f"no model is called {name!r}; did you mean {near[0]!r}?")
 
 
 @contextmanager
-def _no_bar() -> Iterator[None]:
-    """Loading without transformers' progress bar, which would stand among a command's own lines."""
+def _quietly() -> Iterator[None]:
+    """Loading without transformers' progress bar and the hub's word on every retry, among a command's own lines."""
     import transformers
 
     bars: Any = transformers.utils.logging  # its functions have no annotations
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
+    hub = logging.getLogger("huggingface_hub")
+    level = hub.level
+    hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
+        hub.setLevel(level)
         if shown:
             bars.enable_progress_bar()
 

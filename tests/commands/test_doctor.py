@@ -103,6 +103,44 @@ def test_a_family_that_is_not_the_models_is_found_out(up: Upstream) -> None:
     assert (status, checks["tokens follow"]["state"]) == (1, "bad")
 
 
+@pytest.mark.parametrize(
+    ("family", "actuator", "advice"),
+    [
+        ("internvl", "pixels", "with --family internvl give --actuator vllm or lmdeploy"),
+        ("gemini-3", "vllm", "with --family gemini-3 give --actuator detail or gemini"),
+        ("qwen2.5-vl", "magic", "with --family qwen2.5-vl give --actuator pixels, vllm or lmdeploy"),
+        ("gemma3", "pixels", "no --actuator sets the tokens of gemma3, so no budget can reach it"),
+    ],
+)
+def test_an_actuator_that_does_not_fit_the_family_is_told_with_those_that_do(
+    up: Upstream, family: str, actuator: str, advice: str
+) -> None:
+    status, checks = _checks("--upstream", up.url, "--family", family, "--actuator", actuator)
+    assert (status, checks["upstream"]["state"], checks["upstream"]["advice"]) == (1, "bad", advice)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (400, {"error": {"message": "Only images\nof 4 sides"}}, "with status 400: Only images of 4 sides"),
+        (400, {"message": "x" * 999}, f"with status 400: {'x' * 200}…"),  # vLLM before 0.10
+        (400, {"error": 7}, "with status 400"),
+        (400, [], "with status 400"),
+        (403, {"error": {"message": "sk-secret is no key"}}, "with status 403"),
+    ],
+)
+def test_what_a_server_says_against_the_probe_is_quoted_and_a_warning(
+    up: Upstream, status: int, body: Any, told: str
+) -> None:
+    refuse = _reply(json.dumps(body).encode(), status)
+    up.script = lambda seen, wire: honest(seen, wire) if seen.method == "GET" else refuse(seen, wire)
+    page = _stakes("doctor", "--upstream", up.url)
+    assert (page.returncode, page.stdout.splitlines()[-1]) == (0, "no problem found; 1 warning")
+    found = _checks("--upstream", up.url)[1]["tokens follow"]
+    start = "not known whether tokens follow the budget: the upstream answered chat/completions "
+    assert (found["state"], found["found"]) == ("unknown", start + told)
+
+
 def test_a_gateway_is_no_upstream(up: Upstream) -> None:
     with gateway(up.url) as front:
         status, checks = _checks("--upstream", front.base_url)

@@ -35,7 +35,7 @@ def doctor(
     upstream_key_file: Annotated[Path | None, typer.Option(help="The key that the upstream is asked with.")] = None,
     model: Annotated[str | None, typer.Option(help="The model to ask. Default: the first that it lists.")] = None,
     family: Annotated[str, typer.Option(help="Without --policy: the upstream model's family.")] = "qwen2.5-vl",
-    actuator: Annotated[str, typer.Option(help="How budgets reach the upstream, as for serve.")] = "pixels",
+    actuator: Annotated[str, typer.Option(help="As for serve: pixels, vllm, lmdeploy, detail or gemini.")] = "pixels",
     as_json: AsJson = False,
 ) -> None:
     """Check the installation, the embedded reader's weights, a policy and an upstream; exit status 1 on a problem.
@@ -57,7 +57,7 @@ def doctor(
         for row in rows:
             if row["advice"]:
                 typer.echo(f"{row['check']}: {row['advice']}")
-        warnings = sum(row["state"] == "warning" for row in rows)
+        warnings = sum(row["state"] in ("warning", "unknown") for row in rows)
         told = f"{len(problems)} of {len(rows)} checks found a problem" if problems else "no problem found"
         typer.echo(f"{told}; {warnings} warning{'s' if warnings > 1 else ''}" if warnings else told)
     if problems:
@@ -173,11 +173,28 @@ def _upstream(
         settings = Settings(upstream=address, upstream_key=key, probe_model=model, **_knobs(actuator))
         checks: list[Check] = asyncio.run(check_upstream(settings, rules or _any_policy(family)))
     except StakesError as error:
-        return [_row("upstream", "bad", str(error), "see stakes doctor --help")]
+        return [_row("upstream", "bad", str(error), _other_actuator(actuator, rules.family if rules else family))]
     rows = [_row(one.name, one.state, one.found, one.advice) for one in checks]
     if broken:
         rows.append(_row("upstream family", "unknown", f"asked as {family}, since the policy cannot be read"))
     return rows
+
+
+def _other_actuator(actuator: str, family: str) -> str:
+    """Which actuators would do, where this one is what does not fit the family."""
+    from stakes.errors import UnknownFamily
+    from stakes.gateway.actuators import fitting
+
+    try:
+        good = fitting(family)
+    except UnknownFamily:
+        return "give one of these with --family"
+    if not good:
+        return f"no --actuator sets the tokens of {family}, so no budget can reach it"
+    if actuator in good:
+        return "see stakes doctor --help"
+    listed = " or ".join(filter(None, (", ".join(good[:-1]), good[-1])))
+    return f"with --family {family} give --actuator {listed}"
 
 
 def _any_policy(family: str) -> "Policy":

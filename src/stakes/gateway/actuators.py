@@ -17,7 +17,7 @@ within the sum of the budgets; settings and what they cost come from the family'
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from stakes.errors import BadInput
 from stakes.gateway.read_request import Call, ImageRef
@@ -45,11 +45,27 @@ def check(actuator: ActuatorName, name: str) -> None:
     known = family(name)
     if actuator == "pixels":
         if known.refusal is not None:
-            raise BadInput(f"{known.refusal}: choose the actuator that sets it (vllm, lmdeploy, detail or gemini)")
+            others = " or ".join(fitting(name))
+            advice = f"choose the actuator {others}" if others else "no actuator sets it"
+            raise BadInput(f"{known.refusal}: {advice}")
     elif actuator in ("vllm", "lmdeploy"):
         engine_rungs(name, budget=1)
     else:
         image_rungs(actuator, known)
+
+
+def fitting(name: str) -> tuple[ActuatorName, ...]:
+    """The actuators that can reach a budget of this family."""
+    resizing = ("pixels",) if family(name).refusal is None else ()
+    return (*resizing, *(one for one in get_args(ActuatorName) if one != "pixels" and _takes(name, one)))
+
+
+def _takes(name: str, actuator: ActuatorName) -> bool:
+    try:
+        check(actuator, name)
+    except BadInput:
+        return False
+    return True
 
 
 def engine_rungs(name: str, budget: int) -> list[Rung]:

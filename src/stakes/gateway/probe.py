@@ -29,6 +29,7 @@ from stakes.gateway.usage import image_tokens
 
 _SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least that can be reached, and the most
 _PATIENCE = aiohttp.ClientTimeout(total=120.0)
+_LONGEST_REASON = 200
 
 
 @dataclass(frozen=True)
@@ -140,11 +141,23 @@ async def _json(upstream: Upstream, method: str, path: str, body: bytes | None) 
         if reply.status >= 500:
             raise aiohttp.ClientError("the upstream is not ready")
         if reply.status != 200:
-            raise _NoWord(f"the upstream answered {path} with status {reply.status}")
+            reason = "" if reply.status in (401, 403) else _reason(await reply.read())  # those may name the key
+            raise _NoWord(f"the upstream answered {path} with status {reply.status}" + (reason and f": {reason}"))
         try:
             return json.loads(await reply.read())
         except ValueError:
             raise _NoWord(f"the upstream's answer to {path} is not JSON") from None
+
+
+def _reason(body: bytes) -> str:
+    """What a server says in an error, ``error.message`` or ``message``, on one line and shortened; else nothing."""
+    try:
+        record = json.loads(body)
+        said = (record.get("error") or record)["message"]
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return ""
+    text = " ".join(said.split()) if isinstance(said, str) else ""
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
 async def probe_until_known(ask: Callable[[], Any], tell: Callable[[Finding], None], pause_s: float = 5.0) -> None:

@@ -6,9 +6,9 @@ A table goes between ``<!-- table NAME -->`` and ``<!-- end -->``, its findings 
 ``<!-- end -->``. A test fills the page again and expects no change.
 """
 
+import argparse
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,5 +59,8 @@ def side_by_side(tables: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(filled(page.read_text(), read_tables([Path(name) for name in sys.argv[2:]])))
+    parser = argparse.ArgumentParser(description="Copy tables and findings of results files into a page's marks.")
+    parser.add_argument("page", type=Path, help="the page, such as docs/legibility.md; it is written in place")
+    parser.add_argument("results", type=Path, nargs="+", help="files of results, such as docs/results/legibility.json")
+    asked = parser.parse_args()
+    asked.page.write_text(filled(asked.page.read_text(), read_tables(asked.results)))

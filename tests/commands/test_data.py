@@ -66,6 +66,7 @@ def test_images_below_the_largest_budget_are_named_and_the_file_stays_usable(tmp
     assert "4 samples have fewer native tokens than 576: enlarge" in done.stdout
     assert "measure no budget above 500." in done.stdout
     assert "unusable" not in done.stdout
+    assert done.stdout.splitlines()[-1] == "Every line can be used at budgets up to 500."
 
 
 def test_a_tiff_of_several_pages_is_named_and_the_file_stays_usable(tmp_path: Path) -> None:

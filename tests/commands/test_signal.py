@@ -48,11 +48,24 @@ def write(folder: Path, names: dict[str, str] | None = None, least: int = 99) ->
     return file
 
 
+@pytest.mark.parametrize(("tier", "says"), [("tin", {"agreement": 24 / 36, "kappa": 0.4}), ("lead", None)])
+def test_the_keyword_rule_is_compared_where_there_are_two_tiers_whatever_they_are_called(
+    tmp_path: Path, tier: str, says: dict[str, float] | None
+) -> None:
+    file = write(tmp_path, {"high": "gold", "low": "tin"})
+    extra = [{"id": f"x{i}", "question": "Whose total?", "answers": ["x"], "tier": tier} for i in range(12)]
+    file.write_text(file.read_text() + "".join(json.dumps(row) + "\n" for row in extra))
+    words = ("-o", tmp_path / "s.json", "--dearest", "gold", "--repeats", 1, "--json")
+    told = json.loads(stakes("signal", "train", file, *words))["keyword_rule"]
+    assert told == (says and pytest.approx(says))
+
+
 def test_training_tells_agreement_by_documents_and_the_file_reads_tiers(tmp_path: Path) -> None:
     target = tmp_path / "signal.json"
     out = stakes("signal", "train", write(tmp_path), "-o", target, "--repeats", 1)
     assert "Trained on 24 questions (12 high, 12 low) on 6 documents; 1 without a tier were left out." in out
     assert "whole documents held out: it agrees with 100.0% of the labels, kappa 1.000" in out
+    assert "The keyword rule, untrained, agrees with 100.0% of the same labels, kappa 1.000." in out
     signal = read_signal(f"learned:{target}", {"high": 5.0, "low": 1.0})
     assert isinstance(signal, LearnedSignal)
     assert (signal("Which date?").tier, signal("An author?").tier) == ("high", "low")

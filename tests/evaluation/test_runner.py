@@ -104,12 +104,12 @@ def other(asked: list[Asked], **change: Any) -> list[Asked]:
 
 MIXES: list[tuple[str, Callable[[list[Asked]], tuple[Any, list[Asked], Setting]]]] = [
     (
-        "belongs to another experiment: model.name was oracle and is another; give -o or --log",
+        "belongs to another experiment: model.name was oracle and is another; give --log",
         lambda a: (Oracle(name="another"), a, Setting()),
     ),
     ("to these questions with other images; give", lambda a: (Oracle(), other(a, digest="0" * 32), Setting())),
     (
-        "holds answers to 24 other questions than these 24; give -o or --log another name, or delete it",
+        "holds answers to 24 other questions than these 24; give --log another name, or delete it",
         lambda a: (Oracle(), other(a, question="What?"), Setting()),
     ),
     ("to these questions with other answers; give", lambda a: (Oracle(), other(a, answers=("x",)), Setting())),

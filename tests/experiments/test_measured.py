@@ -109,6 +109,13 @@ def test_invariance_measures_the_selectors_that_are_named_and_shows_those_that_a
     assert experiment("invariance").answers(study) - experiment("invariance").answers(named) == 3 * 2 * 2 * 16
 
 
+def test_a_log_of_another_experiment_is_refused_with_the_option_that_reproduce_has(study: Study) -> None:
+    asked = study.questions("forms")
+    study.answers("forms", asked, [[304] * len(asked)])
+    with pytest.raises(BadInput, match="answers to 32 other questions .*; give another --folder, or delete it"):
+        study.answers("forms", [replace(one, question="Who?") for one in asked], [[304] * len(asked)])
+
+
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "labels"])
 def test_every_table_has_ours_beside_the_published(name: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "TIMED", 2)

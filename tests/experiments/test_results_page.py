@@ -1,6 +1,8 @@
 """docs/results.md, docs/reader.md and docs/speed.md say what the results files say."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +14,21 @@ PAGES = {
     "reader": ("reader-families", "reader"),
     "speed": ("latency-h200", "growth", "resize", "answering"),
 }
+
+
+def test_the_script_says_how_it_is_used_and_fills_a_page_in_place(tmp_path: Path) -> None:
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(DOCS / "fill.py"), *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    told, alone = run("--help"), run(DOCS / "results.md")
+    assert (told.returncode, told.stdout.split(" [")[0], told.stderr) == (0, "usage: fill.py", "")
+    assert (alone.returncode, "required: results" in alone.stderr) == (2, True)
+    page = tmp_path / "page.md"
+    page.write_text("<!-- findings one -->\nold\n<!-- end -->\n")
+    (tmp_path / "one.json").write_text('{"tables": {"one": {"findings": ["new"]}}}')
+    assert run(page, tmp_path / "one.json").returncode == 0
+    assert page.read_text() == "<!-- findings one -->\n- new\n<!-- end -->\n"
 
 
 @pytest.mark.parametrize("page", PAGES)

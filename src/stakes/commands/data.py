@@ -142,12 +142,13 @@ def _page(found: "Findings", family: str) -> Iterator[str]:
     for fatal, title in ((True, "unusable"), (False, "to know")):
         for message, lines in _grouped(found, fatal).items():
             yield f"{title:<10} {lines}{message}"
-    short = len({p.line for p in found.problems if p.kind == "native"})
+    short, up_to = len({p.line for p in found.problems if p.kind == "native"}), ""
     if short and found.native_range is not None:
         below = f"{short} samples have fewer native tokens than {found.largest_budget}"
         yield f"{below}: enlarge their images, or measure no budget above {found.native_range[0]}."
+        up_to = f" at budgets up to {found.native_range[0]}"
     if found.usable:
-        yield "Every line can be used."
+        yield f"Every line can be used{up_to}."
 
 
 def _grouped(found: "Findings", fatal: bool) -> dict[str, str]:

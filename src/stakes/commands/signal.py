@@ -13,6 +13,7 @@ from stakes.errors import BadInput
 if TYPE_CHECKING:
     from stakes.data.sample import Sample
     from stakes.signals import LearnedSignal
+    from stakes.signals.agreement import Confusion
     from stakes.signals.crossval import Scores
 
 app = typer.Typer(help="Train a signal on labelled questions.", no_args_is_help=True)
@@ -64,11 +65,12 @@ def train(
     signal.fit(texts, tiers_of, None if why_plain else _documents(labelled))
     signal.chosen_ |= {"agreement": round(scores.accuracy, 4), "kappa": round(scores.kappa, 4)}
     signal.save(output)
-    documents = len(set(_documents(labelled)))
+    documents, rule = len(set(_documents(labelled))), _by_keywords(texts, tiers_of, dear)
     record = {
         "signal": str(output), "questions": len(labelled), "unlabelled": len(read) - len(labelled),
         "documents": documents, "tiers": dict(counts), "dearest": dear, "agreement": scores.accuracy,
         "kappa": scores.kappa, "held_out": "questions" if why_plain else "documents",
+        "keyword_rule": None if rule is None else {"agreement": rule.agreement, "kappa": rule.kappa},
     }  # fmt: skip
     if as_json:
         print_json(record)
@@ -81,6 +83,9 @@ def train(
         f"Cross-validated with {way} held out: it agrees with {scores.accuracy:.1%} of the labels, kappa "
         f"{scores.kappa:.3f}."
     )
+    if rule is not None:
+        same = f"agrees with {rule.agreement:.1%} of the same labels, kappa {rule.kappa:.3f}"
+        typer.echo(f"The keyword rule, untrained, {same}.")
     if why_plain:
         typer.echo(f"Not by documents: {why_plain}.")
     typer.echo(f"Signal in {output}; use it with --signal learned:{output}.")
@@ -107,6 +112,18 @@ def _enough(path: Path, labelled: "list[Sample]") -> Counter[str]:
 def _documents(labelled: "list[Sample]") -> list[str]:
     """What is held out together: the document, else the image, else the question alone."""
     return [one.document or one.image or one.id for one in labelled]
+
+
+def _by_keywords(texts: list[str], tiers: list[str], dearest: str) -> "Confusion | None":
+    """What the keyword rule, which needs no labels, says of the same questions; None where they have a third tier."""
+    from stakes.signals import KeywordRule
+    from stakes.signals.agreement import Confusion
+
+    others = {*tiers} - {dearest}
+    if len(others) != 1:
+        return None
+    rule = KeywordRule(high=dearest, low=others.pop())
+    return Confusion.of(tiers, [rule(text).tier for text in texts])
 
 
 def _scores(

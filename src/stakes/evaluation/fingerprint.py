@@ -28,6 +28,7 @@ from stakes.models.about import identity
 from stakes.models.base import DEFAULT_SELECTOR, SUFFIX, Mechanism
 
 SCHEMA = 1  # raise it when grading or answering changes what an old log would have said
+ELSEWHERE = "give --log another name"  # an option of calibrate and of evaluate
 DATA = ("samples", "questions", "answers", "documents", "images")
 LABELS = {"tiers": "", "documents": ""}  # what no answer depends on
 
@@ -112,14 +113,17 @@ def take(asked: Sequence[Asked], model: Any, setting: Setting) -> Fingerprint:
     )
 
 
-def admit(log: Path, mark: Fingerprint) -> list[Outcome]:
-    """The outcomes that a log already holds of this very experiment; an empty or new log is marked as its own."""
+def admit(log: Path, mark: Fingerprint, elsewhere: str = ELSEWHERE) -> list[Outcome]:
+    """The outcomes that a log already holds of this very experiment; an empty or new log is marked as its own.
+
+    ``elsewhere``: how the caller is told to choose another log.
+    """
     outcomes = read_outcomes(log) if log.exists() else []
     meta = beside(log, "meta")
     strange = next((outcome.run for outcome in outcomes if outcome.run != mark.run), None)
     if strange is not None:
         if (now := _retiered(outcomes, _parts(meta), mark)) is None:
-            raise BadInput(_difference(log, strange, mark))
+            raise BadInput(_difference(log, strange, mark, elsewhere))
         return now  # the log itself still says otherwise, so that its mark stays
     save_json(meta, {"run": mark.run, **mark.parts})
     return outcomes
@@ -180,15 +184,14 @@ def _retiered(outcomes: Sequence[Outcome], then: Mapping[str, Any], mark: Finger
     ]
 
 
-def _difference(log: Path, run: str, mark: Fingerprint) -> str:
+def _difference(log: Path, run: str, mark: Fingerprint, elsewhere: str) -> str:
     """What the log holds instead, in words first; digests tell nobody anything and are left out."""
     meta = beside(log, "meta")
     then = _parts(meta)
-    another = "give -o or --log another name"
     if then.pop("run", None) != run:
         return (
             f"{log} belongs to another experiment: its outcomes are of run {run:.12}, this is {mark.run:.12} (what "
-            f"differs is not known without {meta.name}); {another}, or delete it"
+            f"differs is not known without {meta.name}); {elsewhere}, or delete it"
         )
     keys = [key for key in {**then, **mark.parts} if then.get(key) != mark.parts.get(key)]
     told = [
@@ -199,10 +202,12 @@ def _difference(log: Path, run: str, mark: Fingerprint) -> str:
     also = f" ({', '.join(told[:3])})" if told else ""
     if "samples" in keys or "questions" in keys:
         held, here = then.get("samples"), mark.parts["samples"]
-        return f"{log} holds answers to {held} other questions than these {here}{also}; {another}, or delete it"
+        return f"{log} holds answers to {held} other questions than these {here}{also}; {elsewhere}, or delete it"
     if data := [key for key in DATA if key in keys]:
-        return f"{log} holds answers to these questions with other {' and '.join(data)}{also}; {another}, or delete it"
-    return f"{log} belongs to another experiment: {', '.join(told[:3])}; {another}, or the same things again"
+        return (
+            f"{log} holds answers to these questions with other {' and '.join(data)}{also}; {elsewhere}, or delete it"
+        )
+    return f"{log} belongs to another experiment: {', '.join(told[:3])}; {elsewhere}, or the same things again"
 
 
 def name_of(value: object) -> str:

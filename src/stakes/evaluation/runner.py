@@ -22,7 +22,7 @@ from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.answering import Answering, answers_alone, in_turn
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.batches import BATCH, plan_batches, plan_some
-from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, relabel, take
+from stakes.evaluation.fingerprint import ELSEWHERE, Fingerprint, Setting, admit, relabel, take
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcomes import Outcome, OutcomeLog
 from stakes.evaluation.progress import Progress, Silent
@@ -59,11 +59,12 @@ def run(
     progress: Progress | None = None,
     spread: Answering | None = None,
     only: Collection[Key] | None = None,
+    elsewhere: str = ELSEWHERE,
 ) -> Run:
     """Answer what the log lacks, and return all of it.
 
     ``spread``: who answers in place of ``model`` itself, such as copies of it on a cluster. ``only``: of all samples in
-    all lanes, these and no more.
+    all lanes, these and no more. ``elsewhere``: what to do about a log of another experiment, in the caller's options.
     """
     lanes, images = [list(lane) for lane in lanes], [one.digest for one in asked]
     if only is None:
@@ -76,7 +77,7 @@ def run(
     answered = changed = 0
     retiered = relabel(Path(log), mark)
     with OutcomeLog(log) as book:
-        done = {(outcome.sample, outcome.budget): outcome for outcome in reversed(admit(book.path, mark))}
+        done = {(outcome.sample, outcome.budget): outcome for outcome in reversed(admit(book.path, mark, elsewhere))}
         wanted = [(asked[i].id, budget) for batch in batches for i, budget in batch]
         watch.start(len(wanted), sum(key in done for key in wanted))
         missing = [batch for batch in batches if any((asked[i].id, budget) not in done for i, budget in batch)]

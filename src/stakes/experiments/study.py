@@ -106,7 +106,9 @@ class Study:
     ) -> Mapping[Key, Outcome]:
         """Every question at every budget that a lane gives it."""
         setting = setting or Setting(self.mechanism, None, self.metric)
-        return run(self.model, asked, lanes, setting, self.log(source, asked, setting), progress=self.progress).outcomes
+        log = self.log(source, asked, setting)
+        other = "give another --folder"
+        return run(self.model, asked, lanes, setting, log, progress=self.progress, elsewhere=other).outcomes
 
     def log(self, source: str, asked: Sequence[Asked], setting: Setting) -> Path:
         """Where the answers to these questions stand."""

@@ -143,3 +143,13 @@ def test_saved_arms_of_other_stakes_are_refused(asked: list[Asked], tmp_path: Pa
     plan.write_text(json.dumps(record))
     with pytest.raises(BadInput, match="planned with one budget a tier, and this policy has soft stakes"):
         regrade(log, answers, policy())
+
+
+def test_an_evaluation_at_another_price_is_refused(found: tuple[Evaluation, Path, Policy], asked: list[Asked]) -> None:
+    _, log, rules = found
+    answers = {one.id: one.answers for one in asked}
+    assert regrade(log, answers, rules).plan.soft
+    assert rules.soft is not None
+    dearer = rules.model_copy(update={"soft": rules.soft.model_copy(update={"price": 2 * TIED})})
+    with pytest.raises(BadInput, match="this evaluation is of a price of .* run stakes evaluate again"):
+        regrade(log, answers, dearer)

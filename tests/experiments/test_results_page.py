@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
     "results": ("reader", "legibility", "labels"),
     "reader": ("reader-families", "reader"),
-    "speed": ("latency-h200", "growth", "resize", "answering"),
+    "speed": ("latency-h200", "growth", "resize", "answering", "answering-h200"),
 }
 
 

@@ -190,6 +190,7 @@ def _planned(
     key["signal"] = name_of(policy.signal)
     if policy.soft is not None:
         key["decided"] = [[one.budget, one.cost] for one in decisions(asked, policy)]
+        key["price"] = policy.soft.price
     path = beside(log, "arms")
     if path.exists():
         record = _read(path)
@@ -228,13 +229,18 @@ def _same_signal(path: Path, policy: Policy) -> bool | None:
     if then != policy.budgets:
         was, now = (", ".join(f"{tier} {b}" for tier, b in budgets.items()) for budgets in (then, policy.budgets))
         raise BadInput(f"this evaluation is of budgets {was}; the policy's are {now}; run stakes evaluate again")
+    if policy.soft is not None and key.get("price", policy.soft.price) != policy.soft.price:
+        raise BadInput(
+            f"this evaluation is of a price of {key['price']} a token; the policy's is {policy.soft.price}; run stakes "
+            "evaluate again"
+        )
     return None if signal is None else bool(signal == name_of(policy.signal))
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} cannot be read ({error}); remove it and evaluate again") from None
     if not isinstance(record, dict):
         raise BadInput(f"{path} is not a plan of arms; remove it and evaluate again")

@@ -75,3 +75,23 @@ def test_a_request_asked_again_gets_the_same_and_another_image_may_not(upstream:
         ]
     assert budgets[:10] == budgets[10:]
     assert set(budgets) == {"25", "64"}
+
+
+def test_a_told_cost_buys_tokens_and_is_refused_where_it_means_nothing(upstream: Upstream, http: httpx.Client) -> None:
+    image = url_of(encoded(page(1680, 2240)))
+    with gateway(upstream.url, policy(0.0021)) as front:
+        place, body = f"{front.base_url}/chat/completions", ask("Who signed?", image)
+
+        def budget(*, header: str = "", metadata: object = None) -> str:
+            said = body if metadata is None else {**body, "metadata": {"stakes_cost": metadata}}
+            answer = http.post(place, json=said, headers={"x-stakes-cost": header} if header else {})
+            return answer.headers["x-stakes-budget"] if answer.is_success else answer.json()["error"]["code"]
+
+        assert [budget(), budget(header="20"), budget(metadata=20), budget(metadata="20")] == ["32", *["576"] * 3]
+        assert budget(header="0.01", metadata=20) == "32"  # headers win
+        assert {budget(header=word) for word in ("0", "-1", "nan", "inf", "dear")} == {"bad_cost"}
+        assert {budget(metadata=word) for word in (True, [20], 10**400)} == {"bad_cost"}
+    hard = Policy.from_record({**policy(0.0021).model_dump(by_alias=True), "soft": None})
+    with gateway(upstream.url, hard) as front:
+        answer = http.post(f"{front.base_url}/chat/completions", json=body, headers={"x-stakes-cost": "20"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "cost_needs_soft_stakes")

@@ -4,11 +4,14 @@
 * ``grounding`` keeps every image at its native size, because answers in coordinates would shift.
 * The signal reads each piece of text of the last user message: a page that is asked questions of several tiers in one
   request gets the dearest of them. A request without text is undecided, and so in the dearest tier.
+* With soft stakes ``x-stakes-cost`` or ``metadata.stakes_cost`` says what a mistake costs, in place of what the
+  question says of it: an amount worth 20 and a date worth 3 need no tiers of their own.
 * With soft stakes, where two budgets tie, the question and the images as they came settle it: one request asked twice
   gets the same, and the same question of other images draws anew.
 """
 
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -29,9 +32,20 @@ class Choice:
 
 
 def choose(
-    policy: Policy, texts: tuple[str, ...], task: str | None, told: tuple[str, ...], by: str, about: str = ""
+    policy: Policy,
+    texts: tuple[str, ...],
+    task: str | None,
+    told: tuple[str, ...],
+    by: str,
+    about: str = "",
+    cost: float | None = None,
 ) -> Choice:
-    """The tier; ``told``: what the client named, ``by``: where it did; ``about``: the images' digest (soft stakes)."""
+    """The tier; ``told``: what the client named, ``by``: where it did.
+
+    ``about``: the images' digest, ``cost``: what a mistake costs, as the client says; both are for soft stakes.
+    """
+    if cost is not None and policy.soft is None:
+        raise Refused(400, "cost_needs_soft_stakes", "this policy's tiers have their costs; calibrate it with --soft")
     if told:
         for name in told:
             if name != GROUNDING and name not in policy.tiers:
@@ -40,11 +54,24 @@ def choose(
         if GROUNDING in told:
             return Choice(GROUNDING, f"{by}: native size, so that coordinates hold")
         return Choice(max(told, key=lambda name: policy.tiers[name].cost), by)
-    decisions = [policy.decide(text, task, about=about) for text in texts or ("",)]
+    decisions = [policy.decide(text, task, cost, about) for text in texts or ("",)]
     dearest = max(decisions, key=lambda decision: decision.cost)
     tiers = {decision.tier for decision in decisions}
     more = f", the dearest of {len(tiers)} tiers asked" if len(tiers) > 1 else ""
     return Choice(dearest.tier, dearest.why + more, None if policy.soft is None else dearest.budget)
+
+
+def cost_of(value: object) -> float | None:
+    """What a client says a mistake costs, a number or its text; None where it says nothing."""
+    if value is None or value == "":
+        return None
+    try:
+        cost = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else float(value)
+    except (ValueError, OverflowError):
+        cost = math.nan
+    if not 0 < cost < math.inf:
+        raise Refused(400, "bad_cost", f"a cost is a number above 0, not {value!r:.60}")
+    return cost
 
 
 def images_digest(urls: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ _NO = frozenset({b"", b"0", b"false", b"no", b"off"})
 _ONCE = frozenset(
     {
         b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
-        b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task",
+        b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task", b"x-stakes-cost",
     }
 )  # fmt: skip
 

@@ -170,7 +170,8 @@ class Gate:
         if not may_hold_image(text):
             return None
         tiers, task = names(seen.get(b"x-stakes-tier", b"")), text_of(seen.get(b"x-stakes-task", b"")) or None
-        plan = await self._preparer.prepare(api, text, Said(tiers, task, bypass))
+        cost = seen.get(b"x-stakes-cost", b"").decode("latin-1").strip()
+        plan = await self._preparer.prepare(api, text, Said(tiers, task, bypass, cost))
         if plan.outcome != "text":
             self._metrics.fit_seconds.observe(plan.fit_s)
         return plan

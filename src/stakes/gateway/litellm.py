@@ -6,8 +6,8 @@ Beside the proxy's ``config.yaml``, in a file of one's own such as ``stakes_hook
     hook = Stakes("policy.json")                      # mode="observe", fail="open", … as of Settings
 
 and in the configuration ``litellm_settings: {callbacks: stakes_hook.hook}``. Chat completions and responses are read;
-``x-stakes-tier``, ``x-stakes-task``, ``x-stakes-bypass`` and ``metadata.stakes_tier`` say the same as at the gateway,
-and the answers carry the same headers. Needs the proxy's environment to have ``stakes[gateway]`` installed.
+the ``x-stakes-`` headers and ``metadata.stakes_`` of a request say the same as at the gateway, and the answers carry
+the same headers. Needs the proxy's environment to have ``stakes[gateway]`` installed.
 """
 # ruff: noqa: ARG002 - LiteLLM calls its hooks with arguments that this one has no use for
 
@@ -40,6 +40,7 @@ from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.gateway.workers import Workers
 
+SAID = frozenset({"stakes_tier", "stakes_task", "stakes_cost"})  # of a request's metadata
 APIS: Mapping[str, Api] = {
     "completion": "chat", "acompletion": "chat", "responses": "responses", "aresponses": "responses",
 }  # fmt: skip
@@ -77,7 +78,7 @@ class Stakes(CustomLogger):  # type: ignore[misc]
             return data
         await self._look()
         metadata = data.get("metadata")
-        said = {key: value for key, value in (metadata or {}).items() if key in ("stakes_tier", "stakes_task")}
+        said = {key: value for key, value in (metadata or {}).items() if key in SAID}
         headers = (data.get("proxy_server_request") or {}).get("headers") or {}
         try:
             body = await self._workers.run(dump, {turns: data[turns], "metadata": said})
@@ -154,4 +155,5 @@ def _said(headers: Mapping[str, str]) -> Said:
         tiers=names(lowered.get("x-stakes-tier", "")),
         task=text_of(lowered.get("x-stakes-task", "")) or None,
         bypass=is_yes(lowered.get("x-stakes-bypass", "").encode("latin-1", "replace")),
+        cost=lowered.get("x-stakes-cost", "").strip(),
     )

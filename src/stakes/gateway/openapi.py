@@ -51,6 +51,7 @@ _METADATA = {
     "properties": {
         "stakes_tier": {"type": "string", "description": "The tier; several with commas between mean the dearest."},
         "stakes_task": {"type": "string", "description": "The task, for a policy that reads its tiers from it."},
+        "stakes_cost": {"description": "What a mistake costs, for a policy with soft stakes: a number above 0."},
     },
 }
 _ERROR = {
@@ -134,6 +135,7 @@ def _asked(turns: str, message: dict[str, Any], summary: str) -> dict[str, Any]:
     wanted = {
         "x-stakes-tier": "the tier, in place of what the question says; percent-encoded UTF-8 where it is not ASCII",
         "x-stakes-task": "the task, for a policy that reads its tiers from it",
+        "x-stakes-cost": "what a mistake costs, for a policy with soft stakes: a number above 0",
         "x-stakes-bypass": "leave this request alone",
     }
     told = {f"x-stakes-{name}": {"schema": {"type": "string"}} for name in _TOLD}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stakes.gateway import actuators
-from stakes.gateway.decide import GROUNDING, choose, images_digest
+from stakes.gateway.decide import GROUNDING, choose, cost_of, images_digest
 from stakes.gateway.images import Measured, Shrunk, data_url, foretell, is_data_url, measure, measure_bytes, shrink
 from stakes.gateway.logs import Log
 from stakes.gateway.metrics import Metrics
@@ -33,6 +33,7 @@ class Said:
     tiers: tuple[str, ...] = ()
     task: str | None = None
     bypass: bool = False
+    cost: str = ""
 
 
 class Preparer:
@@ -95,7 +96,8 @@ class Preparer:
             return
         plan.unmeasured = len(call.images) + call.hidden
         by = "header x-stakes-tier" if said.tiers else "metadata stakes_tier"
-        choice = choose(policy, call.texts, said.task or call.task, said.tiers or call.tiers, by, about)
+        cost = cost_of(said.cost or call.cost)
+        choice = choose(policy, call.texts, said.task or call.task, said.tiers or call.tiers, by, about, cost)
         plan.tier, plan.why, plan.question = choice.tier, choice.why, " ".join(call.texts)
         plan.model = str(call.record.get("model") or "")[:200]
         if choice.why.startswith("undecided"):

@@ -62,6 +62,7 @@ class Call:
     texts: tuple[str, ...]
     tiers: tuple[str, ...]  # metadata.stakes_tier: one, or several with commas between
     task: str | None  # metadata.stakes_task
+    cost: object = None  # metadata.stakes_cost, whatever it is
 
 
 def may_hold_image(body: bytes) -> bool:
@@ -136,6 +137,7 @@ def read_call(api: Api, record: dict[str, Any]) -> Call:
         texts=_question(turns),
         tiers=split_tiers(tier) if isinstance(tier, str) else (),
         task=task if isinstance(task, str) else None,
+        cost=said.get("stakes_cost"),
     )
 
 

@@ -1,6 +1,6 @@
 """Do certificates keep their word? False ships, broken ceilings and bounds over thousands of imagined calibrations.
 
-    python benchmarks/certificates.py [--calibrations 2000] [--bca 500] [--only no-harm]
+    python benchmarks/certificates.py [--calibrations 2000] [--bca 500] [--only uneven]
 
 Every calibration imagines new questions from known true curves (``stakes.budgets.simulate``), chooses on half of the
 documents with the default estimator and certifies on the other half. A false ship is a tiered choice that ships though
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.bounded_mean import chance_of_none
+from stakes.budgets.bounded_mean import chance_of_none, typical
 from stakes.budgets.by_document import ByDocument
 from stakes.budgets.certificate import certify, lost_cost, saved_by_document
 from stakes.budgets.certificate_ceiling import hold_ceilings
@@ -28,6 +28,8 @@ from stakes.budgets.simulate import simulate
 
 MEAN = 304
 LEVEL = 0.05
+EIGHT = 8
+TABLES = ("no-harm", "ceilings", "bounds", "uneven")
 PAGES: dict[str, dict[str, float]] = {
     "one question a page": {},
     "two a page, alike": {"per_document": 2, "likeness": 0.3},
@@ -145,21 +147,60 @@ def bounds(size: int, pages: str, calibrations: int) -> str:
     )
 
 
+class Uneven(NamedTuple):
+    """Documents of one question and a few of eight, which err more; ``alike``: how much within one."""
+
+    documents: int
+    share: float
+    alike: float
+    large: float = 0.30
+    small: float = 0.03
+
+    def draw(self, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Wrong answers and questions of each document."""
+        is_large = rng.random(self.documents) < self.share
+        asked, error = np.where(is_large, EIGHT, 1), np.where(is_large, self.large, self.small)
+        if self.alike < 1:
+            known = (1 - self.alike) / self.alike
+            error = rng.beta(error * known, (1 - error) * known)
+            return rng.binomial(asked, error), asked
+        return np.where(rng.random(self.documents) < error, asked, 0), asked
+
+    @property
+    def truth(self) -> float:
+        """The error over all questions."""
+        questions = self.share * EIGHT + 1 - self.share
+        return (self.share * EIGHT * self.large + (1 - self.share) * self.small) / questions
+
+
+def uneven(world: Uneven, calibrations: int) -> str:
+    """One line: how often a ceiling at the true error is passed, the typical or the largest document lost."""
+    rng = np.random.default_rng([world.documents, round(100 * world.share), round(10 * world.alike)])
+    limit, broken = world.truth, [0, 0]
+    for _ in range(calibrations):
+        wrong, asked = world.draw(rng)
+        saved = limit * asked - wrong
+        for i, lost in enumerate((typical(asked), float(asked.max()))):
+            broken[i] += chance_of_none(saved, -(1 - limit) * lost) <= LEVEL
+    cells = "   ".join(f"{bad / calibrations:7.4f}{_mark(bad, calibrations)}" for bad in broken)
+    return f"{world.documents:4} {world.share:6.2f} {world.large:6.2f} {world.small:6.2f} {world.alike:6.1f}   {cells}"
+
+
 def _mark(bad: int, of: int) -> str:
     """A star where a rate is above the level by more than two Monte Carlo standard errors."""
     return "*" if bad / of > LEVEL + 2 * np.sqrt(LEVEL * (1 - LEVEL) / of) else " "
 
 
 def main() -> None:
-    """Print the three tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calibrations", type=int, default=2000)
     parser.add_argument("--bca", type=int, default=0, help="of these, how many with BCa beside, which is slow")
     parser.add_argument("--pages", type=int, default=3, help="how many of the three kinds of documents")
-    parser.add_argument("--only", choices=("no-harm", "ceilings", "bounds"), help="one of the three tables")
+    parser.add_argument("--only", choices=TABLES, help="one of the tables")
     given = parser.parse_args()
     began = time.perf_counter()
-    tables = [given.only] if given.only else ["no-harm", "ceilings", "bounds"]
+    tables = [given.only] if given.only else TABLES
     print(f"{given.calibrations} calibrations a line; * above {LEVEL} by more than two standard errors")
     kinds = list(PAGES)[: given.pages]
     if "no-harm" in tables:
@@ -168,6 +209,8 @@ def main() -> None:
         print_ceilings(kinds, given.calibrations)
     if "bounds" in tables:
         print_bounds(kinds, given.calibrations // 10)
+    if "uneven" in tables:
+        print_uneven(given.calibrations)
     print(f"\n{time.perf_counter() - began:.0f} s")
 
 
@@ -198,6 +241,16 @@ def print_bounds(kinds: list[str], calibrations: int) -> None:
     for size in (75, 300):
         for pages in kinds:
             print(bounds(size, pages, calibrations), flush=True)
+
+
+def print_uneven(calibrations: int) -> None:
+    """The fourth: where it breaks. A few large documents err far more than the rest; the ceiling is the true error."""
+    print(
+        f"\ndocuments, share of eight questions, error there and elsewhere, alike   broken: {'ours':>7}   largest lost"
+    )
+    for world in (*(Uneven(75, 0.08, alike) for alike in (1.0, 0.5, 0.3)), Uneven(150, 0.04, 0.5)):
+        print(uneven(world, calibrations), flush=True)
+    print(uneven(Uneven(75, 0.08, 0.5, 0.20, 0.05), calibrations), flush=True)
 
 
 if __name__ == "__main__":

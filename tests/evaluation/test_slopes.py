@@ -4,6 +4,7 @@ from numpy.typing import NDArray
 
 from stakes.errors import BadInput
 from stakes.evaluation.slopes import slope_test
+from stakes.experiments.table import spell_slopes
 
 GRID = [32, 64, 128, 256, 512]
 
@@ -112,3 +113,15 @@ def test_labels_move_within_documents_only() -> None:
 def test_what_cannot_be_tested_is_said(correct, documents, grid, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(BadInput, match=message):
         slope_test(correct, documents, grid)
+
+
+def test_where_no_document_has_both_tiers_nothing_is_permuted_and_that_is_said() -> None:
+    rng = np.random.default_rng(0)
+    (steep, pages), (flat, same) = answers(rng, 1.6, 0, 60, 1, 0.0), answers(rng, 0.6, 0, 60, 1, 0.0)
+    apart = slope_test({"high": steep, "low": flat}, {"high": pages, "low": [60 + page for page in same]}, GRID)
+    assert apart.shared == 0
+    assert spell_slopes(apart).endswith(
+        "no document has questions of both tiers, so that nothing can be permuted within them"
+    )
+    together = slope_test({"high": steep, "low": flat}, {"high": pages, "low": same}, GRID)
+    assert "permuted within documents p = " in spell_slopes(together)

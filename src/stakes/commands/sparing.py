@@ -20,7 +20,12 @@ Soft = Annotated[
     typer.Option("--soft", help="Spend by expected cost, request by request. Samples need tiers; the signal predicts."),
 ]
 Race = Annotated[
-    bool, typer.Option("--race", help="Leave out answers that can no longer change the choice (--confidence, 0.95).")
+    bool,
+    typer.Option(
+        "--race",
+        help="Leave out answers that can no longer change the choice (--confidence, 0.95); a fifth to all of "
+        "them are needed all the same, and --passes caps that.",
+    ),
 ]
 Passes = Annotated[int | None, typer.Option(help="With --race: the most answers to ask for.")]
 

@@ -45,9 +45,14 @@ def spell_slopes(test: SlopeTest) -> str:
     """Whether two tiers respond to tokens alike, in one sentence."""
     verdict = "differ" if test.p < 0.05 else "are not told apart"
     (first, steep), (second, other) = test.slopes.items()
+    permuted = (
+        f"permuted within documents p = {spell_p(test.permutation_p)}; that the error curves run parallel, "
+        f"p = {spell_p(test.parallel_p)}"
+        if test.shared
+        else "no document has questions of both tiers, so that nothing can be permuted within them"
+    )
     return (
         f"the tiers' slopes {verdict}: log-odds per doubling of tokens {steep:.2f} {first}, {other:.2f} {second}, "
         f"difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}], p = {spell_p(test.p)} by documents; "
-        f"permuted within documents p = {spell_p(test.permutation_p)}; that the error curves run parallel, "
-        f"p = {spell_p(test.parallel_p)}"
+        f"{permuted}"
     )

@@ -35,7 +35,7 @@ def density(features: Any) -> float:
     nonzero = norms > 0
     units = array[nonzero] / norms[nonzero, None]
     total = units.sum(axis=0)
-    return float(1 - (total @ total - nonzero.sum()) / (size * (size - 1)))
+    return max(0.0, float(1 - (total @ total - nonzero.sum()) / (size * (size - 1))))  # rounding may fall below 0
 
 
 def patch_features(image: Any) -> Any:

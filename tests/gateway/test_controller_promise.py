@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.controllers import DOCVQA, FLOOR, MEAN, spend
+from tests.gateway.controllers import DOCVQA, FLOOR, MEAN, PAGE, spend
 
 from stakes import Policy
 from stakes.budgets.policy import CurveRecord, TierPlan
@@ -45,6 +45,16 @@ def part_from(least: int, budgets: list[int]) -> float:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_where_tiers_are_not_certified_to_help_everybody_gets_the_same(share: float) -> None:
     assert {budget for budgets in served(certified(304, 304, "uniform"), share).values() for budget in budgets} == {304}
+
+
+def test_what_small_images_leave_over_makes_no_tiers_of_uniform() -> None:
+    found: dict[str, set[int]] = {}
+    for shipped in ("uniform", "tiered"):
+        controller = Controller.from_policy(certified(304, 304, shipped))
+        taken = [spend(controller, tier, native) for tier in ("high", "low") * 500 for native in (100, PAGE)]
+        found[shipped] = {*taken[1::2]}
+    assert found["uniform"] == {304}
+    assert max(found["tiered"]) > 304  # where tiers are certified to help, it is spent
 
 
 def test_certified_budgets_are_served_at_the_mix_that_they_were_certified_on() -> None:

@@ -10,6 +10,7 @@ from stakes.budgets.curve import Curve
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.budgets.scenarios import published
 from stakes.budgets.soft_plan import SoftPlan
+from stakes.commands.serve_rules import about_policy, first_words
 from stakes.gateway.controller import Controller
 from stakes.gateway.decide import choose, images_digest
 
@@ -95,3 +96,11 @@ def test_a_told_cost_buys_tokens_and_is_refused_where_it_means_nothing(upstream:
     with gateway(upstream.url, hard) as front:
         answer = http.post(f"{front.base_url}/chat/completions", json=body, headers={"x-stakes-cost": "20"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "cost_needs_soft_stakes")
+
+
+def test_what_images_get_at_first_is_said_of_tiers_and_not_of_soft_stakes() -> None:
+    hard = Policy.from_record({**policy(0.0021).model_dump(by_alias=True), "soft": None})
+    about = {"address": "here", "upstream": "there", "mode": "enforce"}
+    assert about_policy(hard)["begins_with"] != hard.budgets
+    assert "at first, images get on average: high" in first_words({**about, **about_policy(hard)})
+    assert "on average" not in first_words({**about, **about_policy(policy(0.0021))})

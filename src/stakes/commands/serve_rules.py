@@ -89,11 +89,14 @@ def about_policy(rules: "Policy") -> dict[str, Any]:
     from stakes.gateway.cautions import cautions
     from stakes.gateway.controller import Controller
 
-    state = Controller.from_policy(rules).state()
+    first = rules.budgets  # with soft stakes each request has its own
+    if rules.soft is None:
+        state = Controller.from_policy(rules).state()
+        first = {tier: round(state[f"budget_{tier}"]) for tier in rules.tiers}
     origin = "chosen, not calibrated" if rules.fingerprint == "uncalibrated" else f"policy {rules.fingerprint:.12}"
     return {
         "family": rules.family, "budgets": rules.budgets, "mean_budget": rules.mean_budget, "origin": origin,
-        "basis": rules.basis, "begins_with": {tier: round(state[f"budget_{tier}"]) for tier in rules.tiers},
+        "basis": rules.basis, "begins_with": first,
         "warnings": cautions(rules),
     }  # fmt: skip
 
@@ -104,7 +107,7 @@ def first_words(about: Mapping[str, Any]) -> str:
     line = f"{about['address']} → {about['upstream']} ({about['mode']}; budgets {budgets}; {about['origin']})"
     if about["begins_with"] != about["budgets"]:  # the optimum may mix two budgets in a tier, which a file does not
         first = ", ".join(f"{tier} {tokens}" for tier, tokens in about["begins_with"].items())
-        line += f"\nat the calibration's mix of tiers, images get on average: {first}"
+        line += f"\nat first, images get on average: {first}"
     return "\n".join([line, *(f"warning: {sentence}" for sentence in about["warnings"])])
 
 

@@ -4,7 +4,8 @@ Same shapes, same weights and as many layers as in the encoder itself, on random
 replayed (``graphs``), so that starting its kernels costs nothing. Rates tell which ceiling a kind is under: operations
 a second for products and attention, bytes a second for the rest. ``patches`` is what a batch of PIL images costs before
 its encoder begins: taking the pixels out, normalising, cutting, and the way to the device; ``answer`` takes them out in
-the host's part and counts the rest as the encoder's.
+the host's part and counts the rest as the encoder's. The attention of windows turns its queries and keys, as in the
+encoder one operation; ``between: turns`` is of the layers that see whole images.
 """
 
 from __future__ import annotations
@@ -100,30 +101,39 @@ def _all(x: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
 
 
 def attention(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
-    """Of the layers with windows, and of those that see the whole image."""
+    """Of the layers with windows, which turn queries and keys too, and of those that see the whole image."""
     visual = one.visual
     attn = visual.blocks[0].attn
     like = attn.qkv.weight
     states = like.new_empty(len(layout.cos), 3, attn.num_heads, layout.cos.shape[1]).normal_()
     full = len(visual.fullatt_block_indexes)
-    found: dict[str, Kind] = {}
-    parts = {"windows": (layout.windows, len(visual.blocks) - full), "whole images": (layout.images, full)}
-    for name, ((ends, lengths), layers) in parts.items():
-        work = partial(_attend, one.ops, states, ends, lengths, attn.scaling, layers)
-        operations = 4.0 * layers * states.shape[2] * states.shape[3] * sum(length**2 for length in lengths)
-        moved = layers * states.element_size() * states.numel() * 4 / 3
-        found[f"attention: {name}"] = (work, operations, moved)
-    return found
+    layers, (ends, lengths), (image_ends, images) = len(visual.blocks) - full, layout.windows, layout.images
+    moved = states.element_size() * states.numel() * 4 / 3
+
+    def operations(lengths: Sequence[int]) -> float:
+        return float(4 * attn.num_heads * layout.cos.shape[1] * sum(length**2 for length in lengths))
+
+    def see_windows() -> None:
+        for _ in range(layers):
+            one.ops.attend_turned(states, layout.cos, layout.sin, ends, lengths, max(lengths), attn.scaling)
+
+    def see_images() -> None:
+        for _ in range(full):
+            one.ops.attend_packed(*states.unbind(1), image_ends, images, max(images), attn.scaling, False)
+
+    return {
+        "attention: windows": (see_windows, layers * operations(lengths), layers * (moved + _angles(layout))),
+        "attention: whole images": (see_images, full * operations(images), full * moved),
+    }
 
 
-def _attend(ops: Any, states: Tensor, ends: Tensor, lengths: list[int], scale: float, layers: int) -> None:
-    query, key, value = states.unbind(1)
-    for _ in range(layers):
-        ops.attend_packed(query, key, value, ends, lengths, max(lengths), scale, False)
+def _angles(layout: Layout) -> float:
+    """Bytes of cosines and sines."""
+    return 2.0 * layout.cos.numel() * layout.cos.element_size()
 
 
 def between(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
-    """Norms with their sums, turned queries and keys, the gate, and the order of the windows there and back."""
+    """Norms with their sums, queries and keys of whole images turned, the gate, the order of windows there and back."""
     visual, ops, depth = one.visual, one.ops, len(one.visual.blocks)
     first, attn = visual.blocks[0].norm1, visual.blocks[0].attn
     rows, head = layout.cos.shape
@@ -131,11 +141,11 @@ def between(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
     wide = one.mlps[0][2].shape[1]
     make = first.weight.new_empty
     x, more, both = make(rows, width).normal_(), make(rows, width).normal_(), make(rows, 2 * wide).normal_()
-    query = make(rows, 3, attn.num_heads, head).normal_()[:, 0]
+    turned = make(rows, 3, attn.num_heads, head).normal_()[:, :2].flatten(1, 2)
     unit = visual.spatial_merge_size**2
     tokens = make(rows // unit, visual.merger.mlp[-1].weight.shape[0]).normal_()
     eps = first.variance_epsilon
-    factors = 2 * layout.cos.numel() * layout.cos.element_size()
+    full = len(visual.fullatt_block_indexes)
 
     def times(count: int, work: Callable[[], Any]) -> Callable[[], Any]:
         return lambda: [work() for _ in range(count)][-1]
@@ -148,9 +158,9 @@ def between(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
             float(norms * 4 * x.numel() * size),
         ),
         "between: turns": (
-            times(2 * depth, lambda: ops.turn(query, layout.cos, layout.sin)),
+            times(full, lambda: ops.turn(turned, layout.cos, layout.sin)),
             0.0,
-            float(2 * depth * (2 * query.numel() * size + factors)),
+            full * (2 * turned.numel() * size + _angles(layout)),
         ),
         "between: gates": (times(depth, lambda: ops.gated(both)), 0.0, depth * 1.5 * both.numel() * size),
         "between: order of windows": (

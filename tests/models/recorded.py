@@ -58,7 +58,20 @@ def device_lengths(query: Any, key: Any, value: Any, ends: Any, _: Any, longest:
     return plain_ops.attend_packed(query, key, value, ends, ends.diff().tolist(), longest, *more)
 
 
-RECORDABLE = SimpleNamespace(**{**vars(plain_ops), "attend_packed": device_lengths, "takes_lengths": lambda *_: True})
+def device_windows(states: Any, cos: Any, sin: Any, ends: Any, _: Any, longest: int, scale: float) -> Any:
+    """The same of a kernel that turns queries and keys."""
+    assert int(ends.diff().max()) <= longest
+    return plain_ops.attend_turned(states, cos, sin, ends, ends.diff().tolist(), longest, scale)
+
+
+RECORDABLE = SimpleNamespace(
+    **{
+        **vars(plain_ops),
+        "attend_packed": device_lengths,
+        "attend_turned": device_windows,
+        "takes_lengths": lambda *_: True,
+    }
+)
 
 
 def requests(count: int, budget: int | None, mechanism: Any, selector: str | None = None) -> list[Request]:

@@ -153,6 +153,17 @@ def attend_packed(
     return torch.cat(parts)
 
 
+def attend_turned(
+    states: Tensor, cos: Tensor, sin: Tensor, ends: Tensor, lengths: Sequence[int], longest: int, scale: float
+) -> Tensor:
+    """[S, 3, heads, h] by [S, h] -> [S, heads, h]: queries and keys are turned, and ``attend_packed`` sees them.
+
+    ``states``: queries, keys and values as one matrix product leaves them.
+    """
+    query, key = turn(states[:, :2].flatten(1, 2), cos, sin).chunk(2, 1)  # together, so that angles are read once
+    return attend_packed(query, key, states[:, 2], ends, lengths, longest, scale, False)
+
+
 def attend_cached(query: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float) -> Tensor:
     """One column a row on what its row remembers: [B, heads, h] on [B, L, key heads, h] -> [B, heads, h].
 

@@ -7,6 +7,7 @@ Arithmetic is float32 inside a kernel; results are rounded where the stock model
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,8 +18,20 @@ from torch.nn.functional import linear
 
 from stakes.models.plain_ops import attend_packed, takes_lengths
 from stakes.models.triton_attention import attend_cached
+from stakes.models.triton_windows import attend_windows, takes_windows
 
-__all__ = ["add_norm", "attend_cached", "attend_packed", "few_rows", "gated", "norm", "place", "takes_lengths", "turn"]
+__all__ = [
+    "add_norm",
+    "attend_cached",
+    "attend_packed",
+    "attend_turned",
+    "few_rows",
+    "gated",
+    "norm",
+    "place",
+    "takes_lengths",
+    "turn",
+]
 
 
 @triton.jit
@@ -127,6 +140,16 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """[n, heads, h] by [n, h]."""
     none = x[:, :0]
     return _rotate(x, none, none, cos.contiguous(), sin.contiguous(), None, x, x)[0]  # type: ignore[no-any-return]
+
+
+def attend_turned(
+    states: Tensor, cos: Tensor, sin: Tensor, ends: Tensor, lengths: Sequence[int], longest: int, scale: float
+) -> Tensor:
+    """[S, 3, heads, h] by [S, h] -> [S, heads, h]: windows in one kernel, what is longer turned and then attended."""
+    if takes_windows(states, cos, longest):
+        return attend_windows(states, cos, sin, ends, longest, scale)
+    query, key = turn(states[:, :2].flatten(1, 2), cos, sin).chunk(2, 1)
+    return attend_packed(query, key, states[:, 2], ends, lengths, longest, scale, False)
 
 
 def place(

@@ -2,8 +2,9 @@
 
 Patches of all images stand one after another; attention is told where each window (or, in a full block, each image)
 ends, and everything else does not know of images. The arithmetic is the stock encoder's. Three things make it fast on a
-GPU: one variable-length attention call a block, a gated product whose width (3,420 in the 7B model) is filled up with
-zeros to a multiple of 64, which matrix units want, and a record of the whole pass for each set of sizes (``graphs``).
+GPU: one attention call a block, which turns its queries and keys, a gated product whose width (3,420 in the 7B model)
+is filled up with zeros to a multiple of 64, which matrix units want, and a record of the whole pass for each set of
+sizes (``graphs``).
 
     features = PackedEncoder(visual)(pixels, [(1, 54, 72), (1, 36, 48)])          # [N, D], reading order
 """
@@ -98,10 +99,8 @@ class PackedEncoder:
             else:
                 x, h = ops.add_norm(x, more, first.weight, first.variance_epsilon)
             states = linear(h, attn.qkv.weight, attn.qkv.bias).view(len(x), 3, attn.num_heads, -1)
-            turned = ops.turn(states[:, :2].flatten(1, 2), one.cos, one.sin)  # so that angles are read once
-            query, key = turned.chunk(2, 1)
             ends, lengths = one.images if index in visual.fullatt_block_indexes else one.windows
-            seen = ops.attend_packed(query, key, states[:, 2], ends, lengths, max(lengths), attn.scaling, False)
+            seen = ops.attend_turned(states, one.cos, one.sin, ends, lengths, max(lengths), attn.scaling)
             out = linear(seen.reshape(len(x), -1), attn.proj.weight, attn.proj.bias)
             x, h = ops.add_norm(x, out, second.weight, second.variance_epsilon)
             more = linear(ops.gated(linear(h, gate_up, bias)), down, down_bias)

@@ -28,6 +28,8 @@ class Shape:
     """Of a program: heads one after another, whose angles are near, its warps, stages of that loop, and registers.
 
     Of 80 channels on a Hopper GPU one head asks for 134 registers in each of 128 threads, more heads for 174 to 178.
+    The 28 window layers of 32 pages take 14.2 ms on an H200 with two heads, 14.8 with one, 17 with eight warps, 20 with
+    a second stage, and 33.6 turned and attended apart.
     """
 
     heads: int = 2

@@ -80,12 +80,13 @@ def test_the_selector_example_is_registered_and_runs(tmp_path: Path, monkeypatch
     monkeypatch.setattr(selectors, "SELECTORS", table)
     for block in found:
         for shell in block.lines if block.language == "sh" else ():
-            if block.mark == ALONE:
+            if block.mark in (ALONE, ""):
                 run(shell)
             else:
                 parse(shell)
     assert Policy.load("edges.json").selector == "edges"
     assert Policy.load("late.json").selector == "edges:first=0.5"
+    assert Policy.load("layers.json").selector == "fastv:count=layers"
     with redirect_stdout(StringIO()) as out:
         exec(compile(compare, "selectors.md", "exec"), {})
     budgets = [f"{budget}: right with edges alone " for budget in FEWER["--grid"].split(",")]

@@ -25,6 +25,19 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert read_outcomes(path) == [ONE, TWO, ONE]
 
 
+def test_an_average_over_layers_is_kept_and_a_log_without_one_has_no_word_of_it(tmp_path: Path) -> None:
+    path, averaged = tmp_path / "log.jsonl", replace(TWO, realised=45, layers=303.8)
+    assert (ONE.spent, averaged.spent) == (300, 303.8)
+    with OutcomeLog(path) as log:
+        log.append([ONE, averaged])
+    assert read_outcomes(path) == [ONE, averaged]
+    first, second = (json.loads(line) for line in path.read_bytes().splitlines())
+    assert ("layers" in first, second["layers"]) == (False, 303.8)
+    path.write_text(json.dumps({**second, "layers": "many"}) + "\n")
+    with pytest.raises(BadInput, match="layers cannot be 'many'"):
+        read_outcomes(path)
+
+
 def test_a_log_cut_at_any_byte_keeps_every_whole_line_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     with OutcomeLog(path) as log:

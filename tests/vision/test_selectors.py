@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stakes.errors import BadInput, LedgerBreach
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.vision.deletion import Selection
 from stakes.vision.selectors import SELECTORS, make
 from stakes.vision.selectors.attention import received
@@ -202,13 +202,23 @@ def test_names_and_options_are_checked() -> None:
         make("fastv:rows=first")
 
 
+def test_only_selectors_inside_the_model_can_count_an_average_over_layers() -> None:
+    for name in ("fastv", "sparsevlm", "pyramiddrop"):
+        assert make(f"{name}:count=layers") != make(name) == make(f"{name}:count=left")
+        with pytest.raises(BadInput, match=f"^{name} counts .* count=layers, not 'mean'"):
+            make(f"{name}:count=mean")
+    for name in set(SELECTORS) - {"fastv", "sparsevlm", "pyramiddrop"}:
+        with pytest.raises(BadInput, match=f"'{name}' drops before .* leave count=layers out, .* fastv:count=layers"):
+            make(f"{name}:count=layers")
+
+
 def test_the_layer_average_of_fastv_and_the_budget_that_reaches_it() -> None:
     fastv = FastV(layer=2)
     assert fastv.average(100, 20, 8) == (2 * 100 + 6 * 20) / 8
     assert fastv.average(100, 100, 8) == 100
     assert fastv.budget_for(100, 40.0, 8) == 20
     assert fastv.budget_for(100, 39.99, 8) == 19
-    with pytest.raises(BadInput, match="its least is 25"):
+    with pytest.raises(InfeasibleBudget, match=r"over 8 layers; its least is 25.8, so .* budget is 26$"):
         fastv.budget_for(100, 10, 8)
     with pytest.raises(BadInput, match="a decoder of 2"):
         fastv.plan(100, 20, 2)

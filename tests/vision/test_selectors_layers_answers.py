@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.models.tiny import FAMILIES, blank, picture, stock_inputs, tiny
 
-from stakes.errors import BadInput
+from stakes.errors import BadInput, InfeasibleBudget
 from stakes.models import Request
 from stakes.vision.deletion import Selection
 from stakes.vision.selectors import make
@@ -76,6 +76,29 @@ def test_the_budget_for_a_layer_average_is_the_largest_that_realises_no_more(spe
     this, more = model.answer([Request(image, "What?", b, "deletion", spec) for b in (budget, budget + 1)])
     assert this.layer_tokens <= target < more.layer_tokens
     assert this.realised_tokens == budget
+
+
+@pytest.mark.parametrize("spec", ["fastv", *SPECS])
+@pytest.mark.parametrize("family", ["qwen3_vl", "llava_onevision"])
+def test_a_budget_averaged_over_layers_is_that_of_the_tokens_that_it_leaves(family: str, spec: str) -> None:
+    model = tiny(family)
+    counted = f"{spec}{',' if ':' in spec else ':'}count=layers"
+    image = picture(200, 160, 4)
+    (whole,) = model.answer([Request(image, "What?")])
+    native = whole.native_tokens
+    averages = [native, 4 * native // 5, 7 * native // 10]
+    found = model.answer([Request(image, "What?", budget, "deletion", counted) for budget in averages])
+    for budget, answer in zip(averages, found, strict=True):
+        left = answer.realised_tokens
+        same, *more = model.answer(
+            [Request(image, "What?", n, "deletion", spec) for n in (left, left + 1) if n <= native]
+        )
+        assert (answer.budget, answer.text, answer.layer_tokens) == (budget, same.text, same.layer_tokens)
+        assert answer.layer_tokens <= budget
+        assert all(budget < one.layer_tokens for one in more)
+    assert found[0].realised_tokens == found[0].layer_tokens == native
+    with pytest.raises(InfeasibleBudget, match=rf"cannot average 3 of {native} tokens over 4 layers; its least is"):
+        model.answer([Request(image, "What?", 3, "deletion", counted)])
 
 
 def test_hooks_are_gone_after_a_selector_fails_inside_the_model() -> None:

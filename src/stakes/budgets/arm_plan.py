@@ -5,7 +5,8 @@ serves. ``arms`` hands it out. By deletion that is what is asked. By resizing a 
 holds exactly the budget, so what one image leaves goes to the next of its tier (``vision.carry``), and what is asked of
 an image is the tokens that its fitted size takes. Pages of one shape may all stop short of a small budget (672x784 at
 32 takes 30, and 42 next), so the share that may be carried widens until every arm lands. LLaVA's AnyRes rungs are
-aligned to the total instead. What will be spent is known, and checked by the ledger, before anything is answered.
+aligned to the total instead. Averaged over layers (``evaluation.layered``), whole tokens come near to a budget, and the
+plan says how near. What will be spent is known, and checked by the ledger, before anything is answered.
 
     plan = plan_arms(asked, policy, model, "resolution", ["uniform", "cost"])
     plan.budgets["uniform"][17]
@@ -20,6 +21,7 @@ from stakes.budgets.ledger import TOLERANCE, Ledger
 from stakes.budgets.policy import Decision, Policy
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.asked import Asked
+from stakes.evaluation.layered import Layered
 from stakes.models.about import family_of, image_features, native_tokens
 from stakes.models.base import Mechanism
 from stakes.vision.carry import BOUND, Carry, fit_sizes
@@ -48,12 +50,27 @@ class ArmPlan:
     """Whose features the content arm went by."""
     soft: bool = False
     """Whether the cost arm decided by question, at the policy's price, and not by tier."""
+    rounding: float | None = None
+    """Where budgets are averages over layers: by what share whole tokens may keep two arms' totals apart."""
+
+    @property
+    def counted(self) -> str:
+        """What all arms spend the same of."""
+        return "tokens" if self.rounding is None else "tokens averaged over layers"
 
 
 def plan_arms(
-    asked: Sequence[Asked], policy: Policy, model: Any, mechanism: Mechanism, names: Sequence[str] = ARMS
+    asked: Sequence[Asked],
+    policy: Policy,
+    model: Any,
+    mechanism: Mechanism,
+    names: Sequence[str] = ARMS,
+    layers: Layered | None = None,
 ) -> ArmPlan:
-    """The arms by name, in this order, all planning the same total; an arm that cannot be realised is an error."""
+    """The arms by name, in this order, all planning the same total; an arm that cannot be realised is an error.
+
+    ``layers``: how budgets come about where they are averages over decoder layers.
+    """
     for name in names:
         if name not in ARMS:
             raise BadInput(f"there is no arm {name!r}; choose from {', '.join(ARMS)}")
@@ -71,6 +88,8 @@ def plan_arms(
     if mechanism == "resolution":
         one_of_each = {one.size: one for one in asked}.values()
         least = max(least, *(least_budget(one, family) for one in one_of_each))
+    if layers is not None:
+        least = max(least, *(layers.least(tokens) for tokens in native))
     measured, kind = densities(asked, model) if "content" in names else ([], "")
     nominal: dict[str, tuple[int, ...]] = {}
     for name in names:
@@ -99,7 +118,17 @@ def plan_arms(
         ledger.check_realised(budgets)
     except LedgerBreach as error:
         raise LedgerBreach(f"{error}; sizes are too coarse for {len(asked)} samples, so give more of them") from None
-    return ArmPlan(samples, nominal, budgets, total, known, kind, policy.soft is not None)
+    rounding = None
+    if layers is not None:
+        layers.check(asked, native, list(budgets.values()))
+        rounding = _rounding(layers, native, budgets, total)
+    return ArmPlan(samples, nominal, budgets, total, known, kind, policy.soft is not None, rounding)
+
+
+def _rounding(layers: Layered, native: Sequence[int], arms: Mapping[str, Sequence[int]], total: int) -> float:
+    """By what share two arms of this total can differ: one may spend all of it, the other all but its roundings."""
+    most = max(sum(layers.rounding(*pair) for pair in zip(native, row, strict=True)) for row in arms.values())
+    return most / (total - most)
 
 
 def decisions(asked: Sequence[Asked], policy: Policy) -> list[Decision]:

@@ -54,7 +54,7 @@ def as_served(
         return cwe([answer.correct for answer in answers], prices)
 
     def spent(answers: list[Outcome]) -> float:
-        return sum(answer.realised for answer in answers) / len(answers)
+        return sum(answer.spent for answer in answers) / len(answers)
 
     agreed = sum(readings[sample] == tier for sample, tier in labels.items())
     return AsServed(agreed / len(labels), error(read), error(named), error(plain), even, spent(read), spent(named))

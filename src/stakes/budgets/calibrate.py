@@ -224,7 +224,7 @@ def calibrate(
         why_not = str(error)
     natives = {outcome.sample: outcome.native for outcome in outcomes}
     native = round(sum(natives.values()) * len(asked) / len(natives))  # a race leaves some samples out
-    spent = sum(outcome.realised for outcome in outcomes)
+    spent = round(sum(outcome.spent for outcome in outcomes))
     return Calibration(
         policy, curves, plan, check, why_not, native, spent, ran, apart, choice.curves, certificate, raced
     )

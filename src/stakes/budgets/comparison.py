@@ -10,6 +10,7 @@ the arm pays. Paper, section "Equal-budget protocol" and the tables of arms.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import fsum
 
 from stakes.budgets.frontier import break_even
 from stakes.errors import BadInput
@@ -36,6 +37,13 @@ class ArmRow:
     """CWE of uniform minus CWE of this arm."""
     break_even: float | None
     """The cost ratio from which the arm pays; inf: none does. None with other than two tiers."""
+    layers: float | None = None
+    """Where budgets are averages over layers: the tokens spent so, which all arms have in common."""
+
+    @property
+    def spent(self) -> int:
+        """Tokens as the budgets count them, to the nearest."""
+        return self.realised if self.layers is None else round(self.layers)
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,7 @@ def _row(
         dear=None if itself else discordant([before[i] for i in dear], [right[i] for i in dear]),
         gain=None if itself else cwe_gain(before, right, prices, [outcome.document for outcome in outcomes]),
         break_even=None if itself else pays,
+        layers=None if outcomes[0].layers is None else fsum(outcome.spent for outcome in outcomes),
     )
 
 

@@ -26,6 +26,7 @@ from stakes.evaluation.answering import Answering
 from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Fingerprint, Setting, admit, beside, name_of, save_json, take
 from stakes.evaluation.grading import grade, is_correct
+from stakes.evaluation.layered import Layered, layered
 from stakes.evaluation.outcomes import Outcome, read_outcomes
 from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import run
@@ -40,7 +41,7 @@ class Evaluation:
     comparison: Comparison
     plan: ArmPlan
     deviation: float
-    """The largest relative difference between two arms' realised totals."""
+    """The largest relative difference between two arms' realised totals, in what the plan says is ``counted``."""
     held_out: bool | None
     """False: the policy was calibrated on some of these documents; None: nothing says what it was calibrated on."""
     same_model: bool | None
@@ -59,7 +60,9 @@ class Evaluation:
         return {
             **self.comparison.record(),
             "total": self.plan.total,
+            "counted": self.plan.counted,
             "deviation": self.deviation,
+            "rounding": self.plan.rounding,
             "density": self.plan.density,
             "soft": self.plan.soft,
             "held_out": self.held_out,
@@ -102,7 +105,7 @@ def evaluate(
     if len({one.document for one in asked}) < 2:
         raise BadInput("arms are compared over whole documents, and these samples have fewer than two; give more pages")
     mark = take(asked, model, setting)
-    plan = _planned(Path(log), mark, asked, policy, model, arms)
+    plan = _planned(Path(log), mark, asked, policy, model, arms, layered(model, setting))
     lanes = list(plan.budgets.values())
     ran = run(model, asked, lanes, setting, log, progress=progress, spread=spread)
     outcomes = {
@@ -176,12 +179,18 @@ def _same_stakes(plan: ArmPlan, policy: Policy, log: str | Path) -> None:
 def _balanced(plan: ArmPlan, arms: Mapping[str, Sequence[Outcome]]) -> float:
     """Check what was really spent against the ledger."""
     native = [outcome.native for outcome in next(iter(arms.values()))]
-    ledger = Ledger(plan.samples, native, plan.mechanism)
-    return ledger.check_realised({arm: [outcome.realised for outcome in rows] for arm, rows in arms.items()})
+    ledger = Ledger(plan.samples, native, plan.mechanism, plan.rounding or 0.0)
+    return ledger.check_realised({arm: [outcome.spent for outcome in rows] for arm, rows in arms.items()})
 
 
 def _planned(
-    log: Path, mark: Fingerprint, asked: Sequence[Asked], policy: Policy, model: Any, arms: Sequence[str]
+    log: Path,
+    mark: Fingerprint,
+    asked: Sequence[Asked],
+    policy: Policy,
+    model: Any,
+    arms: Sequence[str],
+    layers: Layered | None,
 ) -> ArmPlan:
     """The plan that this very evaluation made before, or a new one, on disk before anything is answered."""
     admit(log, mark)  # a log of another experiment is refused before its plan is replaced
@@ -196,7 +205,7 @@ def _planned(
         record = _read(path)
         if record.get("key") == key:
             return _saved(path)
-    plan = plan_arms(asked, policy, model, policy.mechanism, arms)
+    plan = plan_arms(asked, policy, model, policy.mechanism, arms, layers)
     save_json(path, {"key": key, **asdict(plan)})
     return plan
 

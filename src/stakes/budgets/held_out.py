@@ -79,6 +79,6 @@ def held_out(
         dear=discordant([even[i].correct for i in dear], [chosen[i].correct for i in dear]),
         chosen_on=len(first),
         tested_on=len(documents) - len(first),
-        mean_tokens=sum(outcome.realised for outcome in chosen) / len(chosen),
-        uniform_mean_tokens=sum(outcome.realised for outcome in even) / len(even),
+        mean_tokens=sum(outcome.spent for outcome in chosen) / len(chosen),
+        uniform_mean_tokens=sum(outcome.spent for outcome in even) / len(even),
     )

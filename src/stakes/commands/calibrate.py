@@ -52,7 +52,8 @@ def calibrate(
     ] = None,
     mechanism: Annotated[str, typer.Option(help="How a budget is realised: resolution or deletion.")] = "resolution",
     selector: Annotated[
-        str | None, typer.Option(help="Which tokens deletion keeps, such as redundancy or fastv:layer=2.")
+        str | None,
+        typer.Option(help="Which tokens deletion keeps, such as redundancy, fastv:layer=2, fastv:count=layers."),
     ] = None,
     metric: Annotated[
         str, typer.Option(help="How answers are graded: relaxed, exact, anls, chartqa, vqa.")

@@ -30,6 +30,8 @@ def print_calibration(
         (budget, *(f"{curve.error(budget):.3f}" if budget in curve.budgets else "" for curve in found.curves.values()))
         for budget in budgets
     ]
+    if next(iter(found.run.outcomes.values())).layers is not None:
+        typer.echo("Budgets are tokens averaged over the decoder's layers.")
     print_table("Error by budget, raw", ["budget", *found.curves], rows)
     as_planned = found.certificate is None or dict(found.policy.budgets) == dict(found.plan.allocation.budgets)
     title = "Budgets" if as_planned else "Budgets, before the certificate"

@@ -59,9 +59,15 @@ def print_evaluation(found: Evaluation, policy: Policy, log: str) -> None:
     seen = found.comparison
     tiers = list(seen.counts)
     rows = [
-        (row.arm, *(row.errors[tier] for tier in tiers), row.average, row.cwe, f"{row.realised:,}") for row in seen.rows
+        (row.arm, *(row.errors[tier] for tier in tiers), row.average, row.cwe, f"{row.spent:,}") for row in seen.rows
     ]
-    columns = ["arm", *(f"error {tier}" for tier in tiers), "average", "CWE", "tokens"]
+    columns = [
+        "arm",
+        *(f"error {tier}" for tier in tiers),
+        "average",
+        "CWE",
+        "tokens" if found.plan.rounding is None else "tokens a layer",
+    ]
     sizes = ", ".join(f"{count} {tier} at cost {seen.costs[tier]:g}" for tier, count in seen.counts.items())
     print_table(f"{sizes}; {seen.documents} documents; graded {seen.metric}", columns, rows)
     _print_luck(seen)
@@ -72,9 +78,11 @@ def print_evaluation(found: Evaluation, policy: Policy, log: str) -> None:
     print_table(
         f"CWE when a mistake in {seen.dearest} costs r times another", ["r", *(r.arm for r in seen.rows)], table
     )
+    rounding = found.plan.rounding
+    forced = "" if rounding is None else f", and whole tokens may force {rounding:.3%}"
     typer.echo(
-        f"Planned {found.plan.total:,} tokens in every arm by {found.plan.mechanism}; "
-        f"realised totals differ by {found.deviation:.3%} at most."
+        f"Planned {found.plan.total:,} {found.plan.counted} in every arm by {found.plan.mechanism}; "
+        f"realised totals differ by {found.deviation:.3%} at most{forced}."
     )
     if told := soft_stakes(policy):
         typer.echo(told)

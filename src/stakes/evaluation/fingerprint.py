@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ def relabel(log: Path, mark: Fingerprint) -> int:
         outcomes = read_outcomes(log)
         if (now := _retiered(outcomes, then, mark)) is None:
             return 0
-        text = "".join(json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in now)
+        text = "".join(json.dumps(outcome.record(), ensure_ascii=False) + "\n" for outcome in now)
         try:
             write_whole(log, text)
         except OSError as error:

@@ -39,14 +39,27 @@ class Outcome:
     metric: str
     ms: float
     run: str
+    layers: float | None = None
+    """Visual tokens as the mean over decoder layers, where that is what the budget counts."""
+
+    @property
+    def spent(self) -> float:
+        """Tokens as the budget counts them."""
+        return self.realised if self.layers is None else self.layers
+
+    def record(self) -> dict[str, Any]:
+        """A line of the log; ``layers`` only where there is one."""
+        line = asdict(self)
+        return line if self.layers is not None else {name: line[name] for name in NAMES}
 
 
-NAMES = tuple(field.name for field in fields(Outcome))
+NAMES = tuple(field.name for field in fields(Outcome) if field.name != "layers")
 _KINDS: dict[str, tuple[type, ...]] = {
     "selector": (str, type(None)),
     **dict.fromkeys(("budget", "native", "realised"), (int,)),
     **dict.fromkeys(("score", "ms"), (int, float)),
     **dict.fromkeys(("truncated", "correct"), (bool,)),
+    "layers": (int, float, type(None)),
 }
 
 
@@ -73,9 +86,9 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _outcome(number: int, record: Any, path: Path | str) -> Outcome:
-    if not isinstance(record, dict) or set(record) != set(NAMES):
+    if not isinstance(record, dict) or set(record) - {"layers"} != set(NAMES):
         raise BadInput(f"line {number} of {path} is not an outcome; it needs exactly {', '.join(NAMES)}")
-    for name in NAMES:
+    for name in record:
         kinds = _KINDS.get(name, (str,))
         if not isinstance(record[name], kinds) or (isinstance(record[name], bool) and bool not in kinds):
             raise BadInput(f"line {number} of {path}: {name} cannot be {record[name]!r}")
@@ -124,7 +137,7 @@ class OutcomeLog:
 
     def append(self, outcomes: Iterable[Outcome]) -> None:
         """Write outcomes and wait until they are on disk: all of them, or a named error and none."""
-        left = memoryview("".join(json.dumps(asdict(o), ensure_ascii=False) + "\n" for o in outcomes).encode())
+        left = memoryview("".join(json.dumps(o.record(), ensure_ascii=False) + "\n" for o in outcomes).encode())
         descriptor = self._file.fileno()
         whole = os.fstat(descriptor).st_size
         try:

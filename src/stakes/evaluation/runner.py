@@ -24,6 +24,7 @@ from stakes.evaluation.asked import Asked
 from stakes.evaluation.batches import BATCH, plan_batches, plan_some
 from stakes.evaluation.fingerprint import ELSEWHERE, Fingerprint, Setting, admit, relabel, take
 from stakes.evaluation.grading import grade, is_correct
+from stakes.evaluation.layered import Layered, layered
 from stakes.evaluation.outcomes import Outcome, OutcomeLog
 from stakes.evaluation.progress import Progress, Silent
 from stakes.models.about import family_of, native_tokens
@@ -73,6 +74,7 @@ def run(
         some = {(i, lane[i]) for lane in lanes for i, one in enumerate(asked) if (one.id, lane[i]) in only}
         batches = plan_some(images, lanes, some, batch_size)
     check(model, asked, lanes, setting)
+    layers = layered(model, setting)
     mark, watch, began = take(asked, model, setting), progress or Silent(), time.monotonic()
     answered = changed = 0
     retiered = relabel(Path(log), mark)
@@ -87,7 +89,7 @@ def run(
         try:
             for batch, answers in answering:
                 outcomes = {
-                    (asked[i].id, budget): _outcome(asked[i], budget, answer, setting, mark.run)
+                    (asked[i].id, budget): _outcome(asked[i], budget, answer, setting, mark.run, layers)
                     for (i, budget), answer in zip(batch, answers, strict=True)
                 }
                 changed += sum(key in done and done[key].prediction != o.prediction for key, o in outcomes.items())
@@ -95,7 +97,7 @@ def run(
                 book.append(new.values())
                 done |= new
                 answered += len(new)
-                watch.advance(len(new), sum(outcome.realised for outcome in new.values()))
+                watch.advance(len(new), round(sum(outcome.spent for outcome in new.values())))
         finally:
             answering.close()  # workers elsewhere would go on after an error here
             watch.finish()
@@ -119,6 +121,8 @@ def check(model: Any, asked: Sequence[Asked], lanes: Lanes, setting: Setting) ->
         except BadInput as error:
             raise BadInput(f"sample {one.id!r}: {error}") from None
     _check_native(model, asked, lanes, setting)
+    if (layers := layered(model, setting)) is not None:
+        layers.check(asked, [native_tokens(model, *one.size, setting.mechanism) for one in asked], lanes)
     if setting.mechanism == "resolution":
         family, fits = family_of(model), set[tuple[tuple[int, int], int]]()
         for i, one in enumerate(asked):
@@ -150,10 +154,19 @@ def _check_native(model: Any, asked: Sequence[Asked], lanes: Lanes, setting: Set
         )
 
 
-def _outcome(one: Asked, budget: int, answer: Answer, setting: Setting, run: str) -> Outcome:
-    spent = answer.realised_tokens
+def _outcome(
+    one: Asked, budget: int, answer: Answer, setting: Setting, run: str, layers: Layered | None = None
+) -> Outcome:
+    spent, due = answer.realised_tokens, budget
+    if layers is not None:
+        due, average = layers.spent(answer.native_tokens, budget)
+        if answer.layer_tokens != average:
+            raise LedgerBreach(
+                f"sample {one.id!r}: layers saw {answer.layer_tokens:g} tokens on average, and not the {average:g} "
+                f"that a budget of {budget} comes to"
+            )
     exact = setting.mechanism == "deletion"
-    if answer.budget != budget or not 1 <= spent <= budget <= answer.native_tokens or (exact and spent != budget):
+    if answer.budget != budget or not 1 <= spent <= budget <= answer.native_tokens or (exact and spent != due):
         raise LedgerBreach(
             f"sample {one.id!r}: {spent} tokens were realised of {answer.native_tokens} native ones for a budget of "
             f"{budget} (the answer says {answer.budget}) by {setting.mechanism}"
@@ -175,4 +188,5 @@ def _outcome(one: Asked, budget: int, answer: Answer, setting: Setting, run: str
         metric=setting.metric,
         ms=round(sum(answer.timings.values()), 3),
         run=run,
+        layers=None if layers is None else answer.layer_tokens,
     )

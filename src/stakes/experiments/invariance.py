@@ -11,7 +11,7 @@ from dataclasses import replace
 from stakes.errors import BadInput, InfeasibleBudget, StakesError
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.statistics import mcnemar
-from stakes.experiments.study import Study
+from stakes.experiments.study import Arms, Study
 from stakes.experiments.table import Cell, Table, spell_p
 from stakes.experiments.within_task import BUDGETS, COSTS
 from stakes.models import load
@@ -32,19 +32,24 @@ def answers(study: Study) -> int:
 
 def table(study: Study) -> Table:
     """Ours above the published ones."""
-    rows, missing, selectors = [], [], study.selectors or SELECTORS
+    rows, missing, averaged, selectors = [], [], [], study.selectors or SELECTORS
     ways = [("mechanism", "resolution", Setting("resolution", None, study.metric))]
     ways += [("selector", name, Setting("deletion", name, study.metric)) for name in selectors]
     for axis, name, setting in ways:
         try:
-            rows.append(_row(study, axis, name, setting))
+            found = _arms(study, setting)
+            rows.append(_row(study, axis, name, found))
+            if found.plan.rounding is not None:
+                forced = f"and whole tokens may force {found.plan.rounding:.3%}"
+                averaged.append(f"{name}: arms differ by {found.deviation:.3%} in {found.plan.counted}, {forced}")
         except (BadInput, InfeasibleBudget) as error:  # few pages may not have rungs of the very same total
             missing.append(f"{axis} {name}: {error}")
     for axis, name in OTHERS.items() if study.name == "embedded" else ():
         try:
             other = replace(study, model=load(name), name=name)
             spent = ", ".join(str(tokens) for _, tokens in sorted(budgets(other).items()))
-            rows.append(_row(other, axis, f"{name}, resolution ({spent})", Setting("resolution", None, study.metric)))
+            found = _arms(other, Setting("resolution", None, study.metric))
+            rows.append(_row(other, axis, f"{name}, resolution ({spent})", found))
         except StakesError as error:
             missing.append(f"{axis}: {error}")
     lower = [row for row in rows if _falls(row)]
@@ -55,6 +60,7 @@ def table(study: Study) -> Table:
         rows=(*rows, *_theirs(selectors)),
         findings=(
             f"high-tier error falls in {len(lower)} of {len(rows)} settings (published: in all)",
+            *averaged,
             *(f"not measured: {why}" for why in missing),
         ),
         meta={"model": study.name, "data": study.source("docvqa"), "budgets": BUDGETS, "split": study.split},
@@ -68,10 +74,13 @@ def _falls(row: tuple[Cell, ...]) -> bool:
     return after < before
 
 
-def _row(study: Study, axis: str, name: str, setting: Setting) -> tuple[Cell, ...]:
+def _arms(study: Study, setting: Setting) -> Arms:
     source = study.source("docvqa")
-    found = study.arms(source, study.questions(source), budgets(study), COSTS, ("uniform", "cost"), setting).comparison
-    uniform, cost = found.rows
+    return study.arms(source, study.questions(source), budgets(study), COSTS, ("uniform", "cost"), setting)
+
+
+def _row(study: Study, axis: str, name: str, found: Arms) -> tuple[Cell, ...]:
+    uniform, cost = found.comparison.rows
     assert cost.dear is not None
     return (
         study.name, axis, name, uniform.errors["high"], cost.errors["high"], uniform.errors["low"],

@@ -23,6 +23,7 @@ from stakes.data import pages
 from stakes.errors import BadInput
 from stakes.evaluation.asked import Asked, ask, ask_pages
 from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.layered import layered
 from stakes.evaluation.outcomes import Outcome
 from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import Key, Lanes, run
@@ -49,7 +50,7 @@ class Arms:
     plan: ArmPlan
     outcomes: Mapping[str, Sequence[Outcome]]
     deviation: float
-    """The largest relative difference between two arms' realised totals."""
+    """The largest relative difference between two arms' realised totals, in what the plan says is ``counted``."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,15 @@ class Study:
         """The arms at the total of ``budgets``, answered and compared."""
         setting = setting or Setting(self.mechanism, None, self.metric)
         policy = fixed_policy(family_of(self.model), setting.mechanism, budgets, costs, [one.tier for one in asked])
-        plan = plan_arms(asked, policy, self.model, setting.mechanism, names)
+        plan = plan_arms(asked, policy, self.model, setting.mechanism, names, layered(self.model, setting))
         found = self.answers(source, asked, list(plan.budgets.values()), setting)
         outcomes = {
             arm: [found[one.id, budget] for one, budget in zip(asked, row, strict=True)]
             for arm, row in plan.budgets.items()
         }
-        ledger = Ledger(plan.samples, [outcome.native for outcome in outcomes["uniform"]], plan.mechanism)
-        deviation = ledger.check_realised({arm: [o.realised for o in rows] for arm, rows in outcomes.items()})
+        native = [outcome.native for outcome in outcomes["uniform"]]
+        ledger = Ledger(plan.samples, native, plan.mechanism, plan.rounding or 0.0)
+        deviation = ledger.check_realised({arm: [o.spent for o in rows] for arm, rows in outcomes.items()})
         return Arms(compare(outcomes, costs), plan, outcomes, deviation)
 
 

@@ -71,6 +71,16 @@ def native_tokens(model: Any, width: int, height: int, mechanism: Mechanism) -> 
     return count_tokens(family, width, height, min_pixels=least, max_pixels=most)
 
 
+def depth_of(model: Any) -> int:
+    """Decoder layers that the model's visual tokens go through."""
+    found = getattr(model, "depth", None)
+    if not isinstance(found, int):
+        raise BadInput(
+            f"{type(model).__name__} does not say how many decoder layers it has, so none can be averaged over"
+        )
+    return found
+
+
 def image_features(model: Any, image: Any) -> Any | None:
     """[N, D] merged features of a PIL image at its native size, or None where the model shows none."""
     if not hasattr(model, "encode"):

@@ -65,9 +65,10 @@ def _tokens(budget: Any) -> int:
 class Answer:
     """What the model said, and what it spent.
 
-    ``realised_tokens`` is what the budget counts: the visual tokens left after the last drop. ``truncated``: the text
-    was cut at the model's answer length. ``timings``: milliseconds by stage (encoder, selector, prefill, decode, host);
-    prefill and decode are this request's equal share of its batch, an image that was encoded before costs 0.
+    ``realised_tokens`` is what the budget counts: the visual tokens left after the last drop; with a selector's
+    ``count=layers`` it counts ``layer_tokens`` instead. ``truncated``: the text was cut at the model's answer length.
+    ``timings``: milliseconds by stage (encoder, selector, prefill, decode, host); prefill and decode are this request's
+    equal share of its batch, an image that was encoded before costs 0.
     """
 
     text: str

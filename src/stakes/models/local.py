@@ -76,6 +76,11 @@ class LocalVLM:
         found: torch.device = self.model.get_input_embeddings().weight.device
         return found
 
+    @property
+    def depth(self) -> int:
+        """Decoder layers of the language model."""
+        return len(self.model.model.language_model.layers)
+
     def forget_fast_path(self) -> None:
         """Let go of what the fast path holds on a GPU; the next answer makes it anew, where the model is then."""
         for name in ("fast_decoder", "_encoder"):

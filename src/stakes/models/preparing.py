@@ -57,6 +57,7 @@ class Draft:
     native: int
     inside: LayerSelector | None
     selection: Selection | None
+    realised: int
     prefix: Hashable
     clock: Clock
 
@@ -94,11 +95,8 @@ def prepare(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, O
 def _job(draft: Draft, prompt: Prompt, host: float) -> Job:
     """``host``: milliseconds that the prompt took."""
     count = len(draft.encoded.features)
-    realised = count if draft.selection is None else len(draft.selection.indices)
-    if draft.inside is not None and draft.request.budget is not None:
-        realised = draft.request.budget
     spent = {**draft.clock.spent, "host": draft.clock.spent["host"] + host}
-    return Job(draft.request, draft.ids, prompt, draft.native, count, draft.inside, realised, draft.prefix, spent)
+    return Job(draft.request, draft.ids, prompt, draft.native, count, draft.inside, draft.realised, draft.prefix, spent)
 
 
 def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> Draft:
@@ -114,6 +112,7 @@ def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> D
         ids = vlm.processor.ids(request.question, count)
         before = tuple(takewhile(lambda one: one != vlm.processor.image_token_id, ids.tolist()))
     inside = selection = None
+    realised = count
     kept: Hashable = "all"
     if selector is not None and request.budget is not None:
         check_budget(request.budget, count)
@@ -121,7 +120,7 @@ def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> D
         if isinstance(selector, LayerSelector):
             if request.mechanism != "deletion":
                 raise BadInput(f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it")
-            inside = selector
+            inside, realised = selector, selector.left(count, request.budget, vlm.depth)
         elif selector.merges and request.mechanism == "zero-mask":
             raise BadInput(f"zero-mask keeps every token as it is, so {selector.name!r} must run with merge=False")
         else:
@@ -137,10 +136,10 @@ def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> D
                 selection = selector.select(scene, request.budget)
             if selection.merge is not None and request.mechanism == "zero-mask":
                 raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
-            kept = (request.mechanism, chosen(selector, selection))
+            kept, realised = (request.mechanism, chosen(selector, selection)), len(selection.indices)
     native = count if fitted is None else fitted.native
     prefix = None if inside is not None or vlm.slides else (key, before, kept)
-    return Draft(request, ids, len(before), encoded, native, inside, selection, prefix, clock)
+    return Draft(request, ids, len(before), encoded, native, inside, selection, realised, prefix, clock)
 
 
 def _prompts(vlm: LocalVLM, drafts: Sequence[Draft]) -> list[Prompt]:

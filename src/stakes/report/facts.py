@@ -84,6 +84,7 @@ def arms(found: Evaluation, outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 # "never" where no cost ratio makes it pay: JSON has no infinity
                 "break_even": "never" if row.break_even == float("inf") else row.break_even,
                 "realised": row.realised,
+                "layers": row.layers,
                 "wrong": _by_document(mine, documents, tiers, wrong=True),
             }
         )
@@ -98,6 +99,7 @@ def arms(found: Evaluation, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "asked": asked,
         "metric": seen.metric,
         "total": found.plan.total,
+        "counted": found.plan.counted,
         "deviation": found.deviation,
     }
 

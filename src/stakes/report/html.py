@@ -193,7 +193,7 @@ def _arm_table(arms: dict[str, Any], questions: int) -> dict[str, Any]:
             }
         )
     return {
-        **{key: arms[key] for key in ("tiers", "dearest", "documents", "metric")},
+        **{key: arms[key] for key in ("tiers", "dearest", "documents", "metric", "counted")},
         "rows": rows,
         "questions": questions,
         "total": f"{arms['total']:,}",

@@ -33,9 +33,13 @@ class Drops:
         self.implementation: str = language_model.config._attn_implementation
         depth = len(self.layers)
         natives = [int(n) for n in batch.visual.sum(1)]
-        self.plans: list[dict[int, Stage]] = [
-            {stage.layer: stage for stage in selector.plan(native, native if budget is None else budget, depth)}
+        lefts = [
+            native if budget is None else selector.left(native, budget, depth)
             for native, budget in zip(natives, budgets, strict=True)
+        ]
+        self.plans: list[dict[int, Stage]] = [
+            {stage.layer: stage for stage in selector.plan(native, left, depth)}
+            for native, left in zip(natives, lefts, strict=True)
         ]
         self.counts: list[list[int]] = [[] for _ in natives]
         self.valid: list[Tensor] = []  # by layer: [B, T_l] bool, columns of its cache that hold a prompt token

@@ -3,6 +3,7 @@
 make("redundancy")
 make("fastv:layer=2,rows=mean")          # options after a colon
 make("pyramiddrop:layers=(8,16,24)")     # a comma in brackets is the value's own
+make("fastv:count=layers")               # inside the model: a budget is a mean over layers
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
     values: dict[str, Any] = {}
     for option in filter(None, re.split(r",(?![^(]*\))", options)):
         key, equals, value = option.partition("=")
+        if key == "count" and key not in known:
+            raise BadInput(
+                f"selector {name!r} drops before the language model, where all layers read the budget and there is "
+                f"nothing to average; leave {option} out, or choose one that drops inside, such as fastv:{option}"
+            )
         if not equals or key not in known:
             raise BadInput(f"selector {name!r} has no option {option!r}; it takes {', '.join(sorted(known)) or 'none'}")
         if key in values:

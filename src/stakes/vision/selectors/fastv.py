@@ -35,6 +35,7 @@ class FastV(LayerSelector):
     rows: Literal["last", "mean"] = "last"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if type(self.layer) is not int or self.layer < 1:
             raise BadInput(f"fastv drops before a decoder layer from 1 on, such as layer=2, not {self.layer!r}")
         if self.rows not in ("last", "mean"):

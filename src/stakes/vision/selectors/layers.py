@@ -2,7 +2,8 @@
 
 It names its stages, (layer, keep): before decoder layer ``layer`` runs, all but ``keep`` visual tokens leave the
 sequence, for this layer and all later ones, and with them their place in those layers' caches. Its budget is what is
-left after the last stage. One method chooses, seeing one unpadded sequence; ``deletion_layers.dropping`` does the rest.
+left after the last stage or, with ``count=layers``, the mean over all layers of what each sees. One method chooses,
+seeing one unpadded sequence; ``deletion_layers.dropping`` does the rest.
 
     with dropping(model.model.language_model, batch, FastV(), budgets) as drops:
         ...prefill and decode...
@@ -11,12 +12,13 @@ left after the last stage. One method chooses, seeing one unpadded sequence; ``d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from stakes.errors import BadInput
+from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.deletion import Selection
 from stakes.vision.selectors.attention import decoder_rows
 from stakes.vision.selectors.base import check_budget, checked
@@ -57,9 +59,20 @@ class LayerView:
 
 @dataclass(frozen=True)
 class LayerSelector:
-    """Keeps ``budget`` visual tokens after its last drop. Override ``stages`` and ``choose``."""
+    """Drops at its stages. Override ``stages`` and ``choose``; a ``__post_init__`` of one's own calls this one.
+
+    ``count``: what a budget counts, the tokens ``left`` after the last drop or their mean over all ``layers``.
+    """
 
     name: ClassVar[str]
+    count: Literal["left", "layers"] = field(default="left", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.count not in ("left", "layers"):
+            raise BadInput(
+                f"{self.name} counts the tokens that are left, count=left, or their mean over layers, count=layers, "
+                f"not {self.count!r}"
+            )
 
     @property
     def merges(self) -> bool:
@@ -99,15 +112,20 @@ class LayerSelector:
             counts[stage.layer :] = [stage.keep] * (depth - stage.layer)
         return sum(counts) / depth
 
+    def left(self, native: int, budget: int, depth: int) -> int:
+        """Tokens after the last drop at this budget, whichever of the two it counts."""
+        return budget if self.count == "left" else self.budget_for(native, budget, depth)
+
     def budget_for(self, native: int, average: float, depth: int) -> int:
-        """The largest budget whose layer average is at most ``average``, for arms equal in that quantity."""
+        """The tokens to leave for a layer average of at most ``average``; one more would be above it."""
         low, high = 0, native
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.average(native, middle, depth) <= average else (low, middle - 1)
         if low < 1:
             floor = self.average(native, 1, depth)
-            raise BadInput(
-                f"selector {self.name!r} cannot average {average} of {native} tokens; its least is {floor:.1f}"
+            raise InfeasibleBudget(
+                f"selector {self.name!r} cannot average {average} of {native} tokens over {depth} layers; its least is "
+                f"{floor:.1f}, so that the smallest feasible budget is {math.ceil(floor)}"
             )
         return low

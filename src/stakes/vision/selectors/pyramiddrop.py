@@ -37,6 +37,7 @@ class PyramidDrop(LayerSelector):
     layers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         layers = self.layers
         if layers is not None and not (isinstance(layers, tuple) and layers and all(type(n) is int for n in layers)):
             raise BadInput(f"pyramiddrop drops before layers such as layers=(8,16,24), not {layers!r}")

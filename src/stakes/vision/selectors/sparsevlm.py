@@ -56,6 +56,7 @@ class SparseVLM(LayerSelector):
     layers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.merge, bool):
             raise BadInput(f"sparsevlm takes merge=True or merge=False, not {self.merge!r}")
         layers = self.layers

@@ -1,7 +1,7 @@
 """Triton's kernels on a CPU: claims about them are tests of a file of their own, run by Triton's interpreter.
 
 Whether Triton interprets is settled when it is imported, once a process; so the claims run in a process of their own,
-and those of a real GPU (``tests/models/test_gpu.py``) in this one.
+and those of a real GPU (``tests/models/test_gpu.py``) in this one. That process takes this file as a plugin.
 """
 
 from __future__ import annotations
@@ -19,13 +19,30 @@ BF16, FP32, I32, I64 = "*bf16", "*fp32", "*i32", "*i64"  # Triton's names of poi
 def hold(claims: str) -> None:
     """Every test of this file passes in the interpreter, and there is one."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", claims],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", __name__, claims],
         cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def pytest_configure() -> None:
+    """Let the interpreter count loops whose bounds are known at run time only, whichever numpy there is.
+
+    Its scalars are arrays of one element, of which Triton 3.6 takes ``int``: an error from numpy 2.4 on, where only
+    arrays of no dimension are numbers. No kernel is changed by it, and nothing outside of the interpreter.
+    """
+    from triton.runtime import interpreter
+
+    stock = interpreter._patch_lang_tensor
+
+    def patch(tensor: Any, *scope: Any) -> None:
+        stock(tensor, *scope)  # the scope, which some versions have, takes back what was set
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patch
 
 
 def compiled(kernel: Any, signature: dict[str, str], constants: dict[str, Any], **options: Any) -> Any:

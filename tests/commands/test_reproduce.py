@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,10 @@ from tests.models.test_load import save
 
 from stakes.cli import main
 from stakes.commands import reproduce
+from stakes.commands.reproduce_options import SETS, TAKES
 from stakes.experiments.measured import TABLES
+from stakes.experiments.study import OFFLINE, Study
+from stakes.signals import Judge
 
 
 def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
@@ -40,15 +44,94 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
         (["within-task", "--per-tier", "1"], "at least two questions"),
         (["within-task", "--mechanism", "magic"], "deletion or resolution"),
         (["invariance", "--selector", "best"], "no selector is called 'best'"),
-        (["within-task", "--selector", "random"], "the table invariance, not of within-task; leave it out"),
         (["within-task", "--data", "mnist"], "--data takes SET or SET=FILE"),
+        (["within-task", "--data", "docvqa", "--data", "docvqa=a"], "--data names docvqa twice"),
+        (["within-task", "--quick", "--per-tier", "9"], "give it or --per-tier, not both"),
+        (["legibility-agreement", "--per-tier", "0"], "at least two questions of each tier, not 0"),
+        (["all", "--judge", "labels.jsonl"], "which is left out: labels are validated on real question texts"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_is_one_sentence(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("labels.jsonl").write_text('{"id": "q", "tier": "high"}\n')
+    assert said in refused(capsys, *words)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     with pytest.raises(SystemExit) as left:
         main(["reproduce", *words])
     assert left.value.code == 2
-    assert said in capsys.readouterr().err
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("published --quick", "the table published does not look at --quick; leave it out"),
+        ("published --data docvqa", "the table published does not look at --data"),
+        ("within-task --every", "--every is for the table published, not for within-task; leave it out"),
+        ("within-task --selector random", "--selector is for the table invariance, not for within-task; leave it out"),
+        ("within-task --data chartqa=a", "the table within-task asks about docvqa, not about chartqa"),
+        ("map --data chartqa=a", "the table map asks about docvqa, solid_color, not about chartqa"),
+        ("labels --per-tier 9", "the table labels does not look at --per-tier"),
+        ("labels --signal keywords", "the table labels does not look at --signal"),
+        ("latency --mechanism resolution", "the table latency does not look at --mechanism"),
+        ("legibility --model ocr", "the table legibility does not look at --model"),
+        ("legibility-check --folder a", "the table legibility-check does not look at --folder"),
+        ("legibility-agreement --judge a", "--judge is for the table labels, not for legibility-agreement"),
+        ("legibility-map --quick", "the table legibility-map does not look at --quick"),
+        ("all --every", "--every is for the table published, not for all"),
+    ],
+)
+def test_an_option_that_a_table_does_not_look_at_is_refused(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(capsys, *words.split())
+
+
+def test_every_table_says_which_options_it_takes() -> None:
+    assert set(TAKES) == {*reproduce.NAMES, "all"}
+    assert all(set(sets) <= set(OFFLINE) for sets in SETS.values())
+    assert set(OFFLINE) == {name for sets in SETS.values() for name in sets}
+
+
+def test_published_figures_are_written_to_a_file_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "published.json"
+    for _ in range(2):  # the second time over the first
+        with pytest.raises(SystemExit) as left:
+            main(["reproduce", "published", "-o", str(path), "--json"])
+        assert not left.value.code
+        printed = json.loads(capsys.readouterr().out)
+        assert json.loads(path.read_text("utf-8")) == {"command": "stakes reproduce published", **printed}
+    assert len(printed["checks"]) == sum(printed["verdicts"].values()) > 100
+    gathered = json.dumps({"model": "embedded", "versions": {}, "tables": {"map": {}}})
+    path.write_text(gathered, "utf-8")
+    for table in (["published"], ["legibility-agreement", "--quick"]):
+        said = refused(capsys, *table, "-o", str(path))
+        assert f"gathers tables of embedded, which {table[0]} is none of; give -o another name" in said
+    assert path.read_text("utf-8") == gathered
+
+
+@pytest.mark.parametrize(
+    ("table", "command"),
+    [
+        ("within-task", "stakes reproduce within-task --per-tier 9 --mechanism deletion --data docvqa"),
+        ("latency", "stakes reproduce latency --per-tier 9 --data docvqa"),
+        ("labels", "stakes reproduce labels --data docvqa --judge labels.jsonl"),
+    ],
+)
+def test_the_command_in_a_file_is_one_that_is_taken(table: str, command: str, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"id": "q", "tier": "high"}\n')
+    judge = Judge(labels=labels) if table == "labels" else None
+    model: Any = None  # nobody asks it
+    study = Study(model, "embedded", tmp_path, per_tier=9, judge=judge)
+    named = None if judge is None else str(labels)
+    assert reproduce._command(table, "embedded", ["docvqa=q.jsonl"], study, "tier", named) == command
 
 
 def test_tables_that_a_model_cannot_take_are_left_out_of_all_and_refused_alone(

@@ -109,4 +109,4 @@ def test_the_command_draws_its_own_pages(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(SystemExit) as left:
         main(["reproduce", "legibility-agreement", "--data", str(tmp_path)])
     assert left.value.code == 2
-    assert "leave --data out" in capsys.readouterr().err
+    assert "does not look at --data; leave it out" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from stakes.commands.output import clean, print_json, print_table
+from stakes.commands.reproduce_options import check_gathered
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -38,9 +39,8 @@ def legibility(
         return _map(data, output or Path("legibility-map.png"), as_json)
     if output is not None:
         check_writable(output, *map(Path, data))
+        check_gathered(output, table)
     if table == "legibility-agreement":
-        if data:
-            raise BadInput(f"{table} draws its own pages; leave --data out")
         record = _agreement(model, per_tier, folder, as_json)
     elif len(data) != 1 or not Path(data[0]).is_dir():
         raise BadInput(f"{table} reads real pages; give --data DIR once, a folder with docvqa/, chartqa/ and sroie/")

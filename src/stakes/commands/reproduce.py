@@ -12,6 +12,7 @@ from stakes.commands.legibility import NAMES as LEGIBILITY
 from stakes.commands.legibility import legibility
 from stakes.commands.output import AsJson, clean, print_json, print_table
 from stakes.commands.questions import check_writable, read_signal, signal_file
+from stakes.commands.reproduce_options import TAKES, check_gathered, check_options
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.experiments.measured import TABLES
 
@@ -26,6 +27,7 @@ NAMES = {PUBLISHED: "every published figure that follows from others, recomputed
 }
 NAMES |= LEGIBILITY
 QUICK, FULL = 24, 300
+FOLDER = Path("runs/reproduce")
 
 
 def reproduce(
@@ -56,9 +58,7 @@ def reproduce(
         typer.Option(help="With invariance: a selector to measure, again for each. Default: the paper's six."),
     ] = None,
     signal: Annotated[str, typer.Option(help="How tiers are read: tier (labels) or keywords.")] = "tier",
-    folder: Annotated[Path, typer.Option(help="Where answers are kept; a later run goes on there.")] = Path(
-        "runs/reproduce"
-    ),
+    folder: Annotated[Path, typer.Option(help="Where answers are kept; a later run goes on there.")] = FOLDER,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write the tables to one JSON file, too; others of the same model stay."),
@@ -74,27 +74,40 @@ def reproduce(
 
     Example: stakes reproduce within-task --quick
     """
-    if selector and table != "invariance":
-        raise BadInput(f"--selector chooses the rows of the table invariance, not of {table}; leave it out")
-    if table == PUBLISHED:
-        return _published(every, as_json)
-    if table in LEGIBILITY:
-        count = per_tier or (QUICK if quick else FULL)
-        return legibility(table, data or [], folder, output, as_json, model=model, per_tier=count)
-    if table not in TABLES and table != "all":
+    if table not in NAMES and table != "all":
         raise BadInput(f"there is no table {table!r}; choose one of {', '.join(NAMES)}, or all")
+    given = {
+        "--model": model != "embedded", "--data": bool(data), "--per-tier": per_tier is not None, "--quick": quick,
+        "--mechanism": mechanism != "deletion", "--selector": bool(selector), "--signal": signal != "tier",
+        "--folder": folder != FOLDER, "-o": output is not None, "--judge": judge is not None,
+        "--judge-model": judge_model is not None, "--every": every,
+    }  # fmt: skip
+    check_options(table, [option for option, was in given.items() if was], data or [])
+    count = (QUICK if quick else FULL) if per_tier is None else per_tier
+    if count < 2:
+        raise BadInput(f"a table needs at least two questions of each tier, not {count}")
+    if table == PUBLISHED:
+        return _published(every, output, as_json)
+    if table in LEGIBILITY:
+        return legibility(table, data or [], folder, output, as_json, model=model, per_tier=count)
     if output is not None:
         files = [Path(word.partition("=")[2]) for word in data or [] if "=" in word]
         check_writable(output, *files, signal_file(signal))
-    view = _judge(table, judge, judge_model, folder)
-    count = per_tier or (QUICK if quick else FULL)
-    study = _study(model, data or [], count, mechanism, signal, folder, selector or [], view)
-    names = [name for name in TABLES if name != "labels" or "docvqa" in study.data] if table == "all" else [table]
+    view = _judge(judge, judge_model, folder)
+    sources = _sources(data or [])
+    names = list(TABLES) if table == "all" else [table]
+    left_out: dict[str, str] = {}
+    if table == "all" and "labels" in names and not Path(sources.get("docvqa", "")).is_file():
+        left_out["labels"] = "labels are validated on real question texts; give a samples file: --data docvqa=FILE"
+        names.remove("labels")
+        if view is not None:
+            raise BadInput(f"--judge is for the table labels, which is left out: {left_out['labels']}")
+        typer.echo(f"left out: {left_out['labels']}", err=True)
+    study = _study(model, sources, count, mechanism, signal, folder, selector or [], view)
     from stakes.experiments.measured import experiment
 
     _say_how_long(study, sum(experiment(name).answers(study) for name in names))
     found: list[Table] = []
-    left_out: dict[str, str] = {}
     for name in names:
         try:
             made = experiment(name).table(study)
@@ -110,7 +123,7 @@ def reproduce(
             for line in made.findings:
                 typer.echo(f"  - {line}")
             typer.echo("")
-    command = _command(table, model, data or [], study, signal)
+    command = _command(table, model, data or [], study, signal, judge)
     record: dict[str, Any] = {
         "model": model,
         "versions": _versions(),
@@ -143,13 +156,19 @@ def _added(record: dict[str, Any], path: Path) -> dict[str, Any]:
     return record | {"tables": old["tables"] | record["tables"]} if same else record
 
 
-def _command(table: str, model: str, data: list[str], study: "Study", signal: str) -> str:
+def _command(table: str, model: str, data: list[str], study: "Study", signal: str, judge: str | None) -> str:
     """What makes this file again, without the places of this machine."""
-    parts = [f"stakes reproduce {table} --per-tier {study.per_tier} --mechanism {study.mechanism}"]
+    parts = [f"stakes reproduce {table}"]
+    parts += [f"--per-tier {study.per_tier}"] if "--per-tier" in TAKES[table] else []
+    parts += [f"--mechanism {study.mechanism}"] if "--mechanism" in TAKES[table] else []
     parts += [f"--signal {signal}"] if signal != "tier" else []
     parts += [f"--model {Path(model).name if Path(model).exists() else model}"] if model != "embedded" else []
     parts += [f"--selector {spec}" for spec in study.selectors]
-    return " ".join([*parts, *(f"--data {word.partition('=')[0]}" for word in data)])
+    parts += [f"--data {word.partition('=')[0]}" for word in data]
+    if judge is not None and study.judge is not None:
+        served = f"http://HOST/v1 --judge-model {study.judge.name}"
+        parts += [f"--judge {Path(judge).name if study.judge.offline else served}"]
+    return " ".join(parts)
 
 
 def _versions() -> dict[str, str]:
@@ -163,14 +182,12 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _judge(table: str, judge: str | None, model: str | None, folder: Path) -> "Judge | None":
+def _judge(judge: str | None, model: str | None, folder: Path) -> "Judge | None":
     """The judge that is named: a labels file, or a served model, whose verdicts are kept beside the answers."""
     from stakes.signals import Judge
 
     if judge is None and model is None:
         return None
-    if table not in ("labels", "all"):
-        raise BadInput(f"--judge is for the table labels, not for {table}")
     if judge is None:
         raise BadInput(f"--judge-model {model} needs the address where it is served; give --judge http://HOST/v1")
     if not judge.startswith(("http://", "https://")):
@@ -180,9 +197,24 @@ def _judge(table: str, judge: str | None, model: str | None, folder: Path) -> "J
     return Judge(judge, model, cache=folder / "judge.jsonl")
 
 
+def _sources(data: list[str]) -> dict[str, str]:
+    """What stands for the paper's data sets: a samples file, or a set of the hub."""
+    from stakes.experiments.study import OFFLINE
+
+    sources: dict[str, str] = {}
+    for word in data:
+        name, _, place = word.partition("=")
+        if name not in OFFLINE:
+            raise BadInput(f"--data takes SET or SET=FILE with a set of {', '.join(OFFLINE)}, not {word!r}")
+        if name in sources:
+            raise BadInput(f"--data names {name} twice; give each set once")
+        sources[name] = place if Path(place).is_file() else f"hub:{name}:{place}".rstrip(":")
+    return sources
+
+
 def _study(
     model: str,
-    data: list[str],
+    data: dict[str, str],
     per_tier: int,
     mechanism: str,
     signal: str,
@@ -192,30 +224,22 @@ def _study(
 ) -> "Study":
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import progress_on
-    from stakes.experiments.study import OFFLINE, Study
+    from stakes.experiments.study import Study
     from stakes.models import load
 
-    if per_tier < 2:
-        raise BadInput(f"a table needs at least two questions of each tier, not {per_tier}")
     if signal.startswith("judge:"):
         raise BadInput(f"tables are measured by tier or keywords, not by {signal}; --judge is for the table labels")
     if mechanism not in ("deletion", "resolution"):
         raise BadInput(f"a mechanism is deletion or resolution, not {mechanism!r}")
     for spec in selectors:
         Setting("deletion", spec)  # a name that nobody has is refused before a model is loaded
-    sources = {}
-    for word in data:
-        name, _, place = word.partition("=")
-        if name not in OFFLINE:
-            raise BadInput(f"--data takes SET or SET=FILE with a set of {', '.join(OFFLINE)}, not {word!r}")
-        sources[name] = place if Path(place).is_file() else f"hub:{name}:{place}".rstrip(":")
     return Study(
         model=load(model),
         name=model,
         folder=folder,
         per_tier=per_tier,
         mechanism="deletion" if mechanism == "deletion" else "resolution",
-        data=sources,
+        data=data,
         signal=read_signal(signal, {"high": 5.0, "low": 1.0}),
         selectors=tuple(dict.fromkeys(selectors)),
         progress=progress_on(sys.stderr, "reproduce"),
@@ -248,14 +272,21 @@ def _say_how_long(study: "Study", answers: int) -> None:
     )
 
 
-def _published(every: bool, as_json: bool) -> None:
+def _published(every: bool, output: Path | None, as_json: bool) -> None:
     from stakes.experiments.published import checks
 
+    if output is not None:
+        check_writable(output)
+        check_gathered(output, PUBLISHED)
     found = checks()
     count: Counter[str] = Counter(check.verdict for check in found)
+    record = {"table": PUBLISHED, "verdicts": dict(count), "checks": [check.record() for check in found]}
+    if output is not None:
+        from stakes.evaluation.fingerprint import save_json
+
+        save_json(output, clean({"command": f"stakes reproduce {PUBLISHED}", **record}))
     if as_json:
-        print_json({"table": PUBLISHED, "verdicts": dict(count), "checks": [check.record() for check in found]})
-        return
+        return print_json(record)
     listed = [check for check in found if every or check.verdict != "follows"]
     rows = [
         (c.table, c.what, c.printed, "" if c.recomputed is None else c.recomputed, c.how, c.verdict) for c in listed
@@ -265,3 +296,4 @@ def _published(every: bool, as_json: bool) -> None:
     typer.echo("; ".join(f"{n} {verdict}" for verdict, n in count.most_common()) + ".")
     if not every:
         typer.echo("All of them: stakes reproduce published --every")
+    return None

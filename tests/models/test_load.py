@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from stakes import models
 from stakes.errors import BadInput
 from stakes.models import Request
 from stakes.models.copies import check_copied
+from stakes.models.hub import ask_hub
 
 
 def save(family: str, folder: Path) -> Path:
@@ -78,23 +82,79 @@ def test_a_name_that_is_nearly_one_of_ours_is_refused_before_the_hub_is_asked(
         models.load(typed)
 
 
-def test_a_hub_that_does_not_answer_is_told_once_and_not_by_its_own_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def seek(at: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """The hub is at this address, and nothing was ever fetched from it."""
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", at + "/{repo_id}/{revision}/{filename}"
+    )
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", at)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+
+
+def test_a_hub_that_nobody_serves_is_told_at_once_and_not_by_its_own_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said: list[str] = []
     watch = logging.Handler()
     watch.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     log = logging.getLogger("huggingface_hub")
     before = log.level
-    nobody = "http://127.0.0.1:1/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", nobody)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)  # between its five tries
+    seek("http://127.0.0.1:1", monkeypatch, tmp_path)
+    paused: list[float] = []
+    monkeypatch.setattr("time.sleep", paused.append)  # everybody's, the hub's own 23 seconds among them
     log.addHandler(watch)
     try:
-        with pytest.raises(BadInput, match="no model at 'nobody/nothing-here': .*connect"):
+        with pytest.raises(BadInput, match="no model at 'nobody/nothing-here': could not connect to .*no copy here"):
             models.load("nobody/nothing-here")
     finally:
         log.removeHandler(watch)
     assert (said, log.level) == ([], before)
+    assert sum(paused) < 2
+    assert capsys.readouterr().err == "looking for nobody/nothing-here on the hub (http://127.0.0.1:1)\n"
+
+
+def test_a_hub_that_is_slow_is_asked_with_its_own_patience(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            if len(asked) == 1:
+                time.sleep(1.0)
+            self.send_response(404)
+            self.send_header("X-Error-Code", "RepoNotFound")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("stakes.models.hub.TIMEOUT_S", 0.3)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            seek(f"http://127.0.0.1:{server.server_port}", monkeypatch, tmp_path)
+            with pytest.raises(
+                BadInput, match="no model at 'nobody/slow': nobody/slow is not a local folder and is not"
+            ):
+                models.load("nobody/slow")
+        finally:
+            server.shutdown()
+    assert len(asked) > 1, "transformers asks, too"
+
+
+def test_a_model_of_which_a_copy_is_here_needs_no_hub(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seek("http://127.0.0.1:1", monkeypatch, tmp_path)
+    place = tmp_path / "models--nobody--tiny"
+    save("qwen2_vl", place / "snapshots" / "abc")
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text("abc")
+    capsys.readouterr()
+    ask_hub("nobody/tiny")
+    ask_hub("a name that the hub cannot have")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_folder_without_weights_is_one_sentence(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
         raise BadInput(
             "a model on this machine needs torch and transformers; run: pip install 'stakes[local]'"
         ) from error
+    from stakes.models.hub import ask_hub
     from stakes.models.processing import load_processor
 
     if max_new_tokens is not None and max_new_tokens < 1:
@@ -38,6 +39,8 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
         raise BadInput(f"{dtype!r} is not a torch dtype; give for instance 'bfloat16' or 'float32'")
     kind = kind or (torch.bfloat16 if target.type == "cuda" else torch.float32)
     _check_folder(name)
+    if not Path(name).is_dir():
+        ask_hub(name)
     try:
         with _quietly():
             config = AutoConfig.from_pretrained(name)

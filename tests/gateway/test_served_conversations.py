@@ -15,10 +15,14 @@ from tests.gateway.test_served import MODEL, PAGE, body_of, chat, url_of
 from tests.models.tiny import picture
 
 from stakes.gateway.answers import answer_text
+from stakes.gateway.meter import compare
+from stakes.gateway.metrics import Metrics
+from stakes.gateway.plan import Plan
 from stakes.gateway.replies import Told
 from stakes.gateway.response_replies import response, response_events
 from stakes.gateway.running import running
 from stakes.gateway.served import app_of
+from stakes.gateway.usage import Tap
 from stakes.models.base import Request
 
 OTHER = picture(280, 224, 1)
@@ -98,7 +102,10 @@ def test_the_last_question_is_asked_about_the_last_image_sent(client: httpx.Clie
     ):
         reply = chat(client, {"model": "tiny", "messages": turns, "max_tokens": 8})
         assert reply["choices"][0]["message"]["content"] == answers[about]
-        assert reply["usage"]["prompt_tokens_details"]["multimodal_tokens"] == {"image": 80}
+        details = reply["usage"]["prompt_tokens_details"]
+        assert details["multimodal_tokens"] == {"image": 80}
+        sent = sum(part["type"] == "image_url" for turn in turns for part in turn["content"] if isinstance(part, dict))
+        assert details.get("images_left_out", 0) == sent - 1
 
 
 def test_a_response_goes_on_where_its_last_one_ended(client: httpx.Client) -> None:
@@ -162,3 +169,45 @@ def test_the_gateway_fits_what_it_sends_here_by_either_api(client: httpx.Client)
         counted = last["usage"]["input_tokens_details"]["multimodal_tokens"]["image"]
         assert str(counted) == reply.headers["x-stakes-predicted-tokens"]
         assert front.metric("usage_checks_total", result="agreed") == 2
+
+
+@pytest.mark.parametrize("responses", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_a_count_of_the_last_image_is_held_against_the_prediction_of_that_one(
+    client: httpx.Client, responses: bool, stream: bool, mode: str
+) -> None:
+    said = {"role": "assistant", "content": "42"}
+    turns = [user(picture(560, 448), "What?", responses=responses), said]
+    turns += [user(PAGE, "What is the total?", responses=responses)]
+    tiers = {"high": {"cost": 5, "budget": 40}, "low": {"cost": 1, "budget": 20}}
+    body = {"model": "tiny", "input" if responses else "messages": turns, "stream": stream}
+    options = {"stream_options": {"include_usage": True}} if stream and not responses else {}
+    with (
+        gateway(f"{client.base_url}/v1", policy(mean_budget=40, tiers=tiers), mode=mode) as front,
+        httpx.Client(base_url=front.address, timeout=60, trust_env=False) as through,
+    ):
+        path = "/v1/responses" if responses else "/v1/chat/completions"
+        reply = through.post(path, json=body | options)
+        assert reply.status_code == 200, reply.text
+        kind = "predicted" if mode == "enforce" else "native"
+        first, last = map(int, reply.headers[f"x-stakes-{kind}-tokens"].split(","))
+        assert first > 0
+        front.settle()
+        checks = [front.metric("usage_checks_total", result=result) for result in ("agreed", "differed")]
+        assert checks == [1, 0]
+        assert front.metric("tokens_total", tier="high", kind="actual") == last
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 2, 9, -1, "1", None])
+def test_an_upstream_cannot_leave_out_more_than_all_but_one(left_out: Any) -> None:
+    tap = Tap(streamed=False)
+    details = {"multimodal_tokens": {"image": 40}, "images_left_out": left_out}
+    tap.feed(json.dumps({"usage": {"prompt_tokens_details": details}}).encode())
+    rules: Any = None  # nothing is decided here
+    plan = Plan("chat", rules, tier="high", outcome="fitted", natives=[320, 160], predicted=[80, 40])
+    metrics = Metrics()
+    assert compare(metrics, plan, tap) == 40
+    agreed = left_out in (1, 2, 9)
+    assert plan.expected == (40 if agreed else 120)
+    assert metrics.usage.labels("agreed")._value.get() == agreed

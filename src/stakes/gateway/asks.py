@@ -54,13 +54,17 @@ CANNOT: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Ask:
-    """One question; ``max_tokens``: None for the model's own answer length. ``image``: RGB, upright, as it was sent."""
+    """One question; ``max_tokens``: None for the model's own answer length. ``image``: RGB, upright, as it was sent.
+
+    ``left_out``: images of earlier turns, which are not looked at.
+    """
 
     image: Image
     question: str
     max_tokens: int | None
     stream: bool
     stream_usage: bool
+    left_out: int = 0
 
 
 def read_ask(body: Any, model: str, api: Api = "chat") -> Ask:
@@ -83,8 +87,8 @@ def read_ask(body: Any, model: str, api: Api = "chat") -> Ask:
     stream, options = body.get("stream") or False, body.get("stream_options") or {}
     if not isinstance(stream, bool) or not isinstance(options, dict):
         raise Refused("stream is true or false, and stream_options an object", code="invalid_value")
-    url, text = find_question(body.get(turns))
-    return Ask(_image(url), text.removesuffix(SUFFIX), limit, stream, options.get("include_usage") is True)
+    url, text, left_out = find_question(body.get(turns))
+    return Ask(_image(url), text.removesuffix(SUFFIX), limit, stream, options.get("include_usage") is True, left_out)
 
 
 def _image(url: str) -> Image:

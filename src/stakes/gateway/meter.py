@@ -28,10 +28,10 @@ def count(metrics: Metrics, plan: Plan, accepted: bool) -> None:
 
 def compare(metrics: Metrics, plan: Plan, tap: Tap | None) -> int | None:
     """Book the server's own count beside the prediction; gives that count, None where it does not say."""
-    expected = plan.expected
-    if tap is None or expected is None:
+    if tap is None or plan.expected is None:
         return None
-    counted = tap.image_tokens()
+    plan.left_out = min(tap.left_out(), plan.images - 1)
+    expected, counted = plan.expected, tap.image_tokens()
     if counted is None:
         metrics.usage.labels("unknown").inc()
         return None

@@ -29,7 +29,8 @@ class Plan:
 
     ``natives``, ``budgets``, ``predicted`` and ``scales``: one entry for each image that was measured. ``unmeasured``:
     images that went by unseen (remote, uploaded files). ``expected``: what the server should count for all images,
-    None where some were not measured. ``body``: what is sent instead, None where it is sent as it came.
+    None where some were not measured. ``left_out``: the first images, where the server says that it did not read them.
+    ``body``: what is sent instead, None where it is sent as it came.
     """
 
     api: Api
@@ -43,6 +44,7 @@ class Plan:
     predicted: Sequence[int] = ()
     scales: Sequence[tuple[float, float]] = ()
     unmeasured: int = 0
+    left_out: int = 0
     fetched: bool = False  # whether an image came from another host
     grant: Grant | None = None
     fit_s: float = 0.0
@@ -60,7 +62,7 @@ class Plan:
         """Tokens that the server should count for the images."""
         if self.unmeasured or not self.natives:
             return None
-        return sum(self.predicted if self.outcome == "fitted" else self.natives)
+        return sum((self.predicted if self.outcome == "fitted" else self.natives)[self.left_out :])
 
     def settle(self) -> None:
         """The images were read by the model: their tokens are spent."""

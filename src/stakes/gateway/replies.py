@@ -3,7 +3,8 @@
     completion("embedded", Told("$ 1,204.00", False, prompt_tokens=601, image_tokens=570, completion_tokens=11))
     Refused("there is no model 'x' here", 404, "model_not_found").reply()
 
-``usage`` is vLLM's with --enable-prompt-tokens-details: the whole prompt, and how much of it was the image.
+``usage`` is vLLM's with --enable-prompt-tokens-details: the whole prompt, and how much of it was the image. Where those
+of earlier turns were not put to the model, ``images_left_out`` stands beside it: engines read them all.
 """
 
 from __future__ import annotations
@@ -24,21 +25,30 @@ KINDS = {404: "not_found_error", 429: "rate_limit_error"}  # other 4xx: invalid_
 
 @dataclass(frozen=True)
 class Told:
-    """An answer and what it took; ``prompt_tokens`` holds ``image_tokens``, ``completion_tokens`` the end mark."""
+    """An answer and what it took; ``prompt_tokens`` holds ``image_tokens``, ``completion_tokens`` the end mark.
+
+    ``left_out``: images that were sent before the one that was read, and were not.
+    """
 
     text: str
     truncated: bool
     prompt_tokens: int
     image_tokens: int
     completion_tokens: int
+    left_out: int = 0
 
     def usage(self) -> dict[str, Any]:
         """As vLLM counts."""
+        left_out = {"images_left_out": self.left_out} if self.left_out else {}
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
-            "prompt_tokens_details": {"cached_tokens": 0, "multimodal_tokens": {"image": self.image_tokens}},
+            "prompt_tokens_details": {
+                "cached_tokens": 0,
+                "multimodal_tokens": {"image": self.image_tokens},
+                **left_out,
+            },
         }
 
     @property

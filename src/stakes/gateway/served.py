@@ -113,7 +113,7 @@ class Desk:
             for i, answer in zip(members, answers, strict=True):
                 words = length if answer.truncated else 1 + len(self._ids(answer.text))
                 image = answer.realised_tokens
-                told[i] = Told(answer.text, answer.truncated, text_tokens[i] + image, image, words)
+                told[i] = Told(answer.text, answer.truncated, text_tokens[i] + image, image, words, asks[i].left_out)
         return [told[i] for i in range(len(asks))]
 
     def _question(self, ask: Ask) -> Question:

@@ -1,10 +1,11 @@
 """What does a conversation ask about which image? The text of its last user turn, about the last image that was sent.
 
-    find_question(messages)        # ('data:image/png;base64,…', 'And who signed it?')
+    find_question(messages)        # ('data:image/png;base64,…', 'And who signed it?', 0)
 
 For a model that answers one question about one page and keeps no conversation: what was said before (by the system, the
 assistant, the user) is not put to it. Only the image stays: where the last turn brings none, it is the one of the
-latest turn that did. Parts are those of chat completions (text, image_url) and of responses (input_text, input_image).
+latest turn that did; how many came before it is said, since a count of tokens does not hold them. Parts are those of
+chat completions (text, image_url) and of responses (input_text, input_image).
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from stakes.gateway.replies import Refused
 ROLES = ("user", "assistant", "system", "developer")
 
 
-def find_question(turns: Any) -> tuple[str, str]:
-    """The image's address and the question; ``Refused`` where there is not one of each."""
+def find_question(turns: Any) -> tuple[str, str, int]:
+    """The image's address, the question, and how many images of earlier turns are not looked at.
+
+    ``Refused`` where there is not one of each.
+    """
     if isinstance(turns, str):
         turns = [{"role": "user", "content": turns}]
     if not isinstance(turns, list):
@@ -41,7 +45,8 @@ def find_question(turns: Any) -> tuple[str, str]:
         )
     if not text.strip():
         raise Refused("the last message of the user's has no text; ask something about the image", code="invalid_value")
-    return _address(images[0]), text
+    sent = sum(not isinstance(part, str) for parts in asked for part in parts)
+    return _address(images[0]), text, sent - 1
 
 
 def _checked(turn: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What did the server itself count for the images? Read off the answer as it goes by, whole or streamed.
 
 Stated by vLLM as ``prompt_tokens_details.multimodal_tokens.image``, by LiteLLM and Gemini's kin as ``image_tokens``.
-Where a server states neither, nothing is compared: the rest of the prompt is not known here.
+Where a server states neither, nothing is compared: the rest of the prompt is not known here. A server that reads the
+last image of a conversation alone (``served``) says how many it left out; all others read every one.
 
     tap = Tap(); tap.feed(chunk); tap.image_tokens()
 """
@@ -45,6 +46,10 @@ class Tap:
         """Tokens of all images by the server's count, None where it does not say."""
         return next((found for one in self._stating() if (found := image_tokens(one)) is not None), None)
 
+    def left_out(self) -> int:
+        """How many images, the first ones, the server says that it did not read."""
+        return next((found for one in self._stating() if (found := _count(_details(one, "images_left_out")))), 0)
+
     def usage(self) -> Usage:
         """The model and the tokens that the answer states."""
         for one in self._stating():
@@ -78,13 +83,14 @@ def parsed(data: bytes) -> Any:
 
 def image_tokens(answer: Any) -> int | None:
     """What an answer says of its images' tokens."""
+    stated = _get(_details(answer, "multimodal_tokens"), "image")
+    return _count(_details(answer, "image_tokens") if stated is None else stated)
+
+
+def _details(answer: Any, key: str) -> Any:
     inner = _get(answer, "response") or answer  # the events of a response carry it inside
     usage = _get(inner, "usage")
-    details = _get(usage, "prompt_tokens_details") or _get(usage, "input_tokens_details")
-    stated = _get(_get(details, "multimodal_tokens"), "image")
-    if stated is None:
-        stated = _get(details, "image_tokens")
-    return _count(stated)
+    return _get(_get(usage, "prompt_tokens_details") or _get(usage, "input_tokens_details"), key)
 
 
 def _count(value: Any) -> int | None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from tests.commands.judge_server import KEY
 from tests.commands.test_calibrate import RULES, place, stakes  # noqa: F401 (place is a fixture)
 
 from stakes.budgets.policy import Policy
@@ -122,7 +128,13 @@ def test_the_table_of_labels_holds_the_judge(
     ("words", "said"),
     [
         (("labels", "--judge", "http://127.0.0.1:9/v1"), "say which model judges there with --judge-model"),
-        (("labels", "--judge-model", "m"), "needs the address where it is served"),
+        (("labels", "--judge-model", "m"), "--judge-model m needs the address where the judge is served"),
+        (("labels", "--judge-key-env", "K"), "--judge-key-env K needs the address where the judge is served"),
+        (("labels", "--judge", "labels.jsonl", "--judge-model", "m"), "labels.jsonl is a labels file; leave it out"),
+        (
+            ("labels", "--judge", "http://127.0.0.1:9/v1", "--judge-model", "m", "--judge-key-env", "NO_SUCH_KEY"),
+            "the environment variable 'NO_SUCH_KEY' that should hold the API key is not set",
+        ),
         (("within-task", "--judge", "labels.jsonl"), "--judge is for the table labels"),
         (("within-task", "--signal", "judge:labels.jsonl"), "measured by tier or keywords"),
     ],
@@ -134,3 +146,77 @@ def test_a_judge_that_cannot_be_is_one_sentence(
         main(["reproduce", *words])
     assert left.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.fixture
+def judge() -> Iterator[str]:
+    """The address of a judge in a process of its own."""
+    command = [sys.executable, "-m", "tests.commands.judge_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as running:
+        try:
+            assert running.stdout is not None
+            yield running.stdout.readline().strip()
+        finally:
+            running.kill()
+
+
+def test_a_served_judge_is_asked_once_about_each_question(
+    judge: str, texts: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    words = [
+        "reproduce",
+        "labels",
+        "--data",
+        f"docvqa={texts[0]}",
+        "--folder",
+        str(tmp_path / "runs"),
+        "--model",
+        "ocr",
+    ]
+    words += ["--judge", f"{judge}/v1", "--judge-model", "m", "--json"]
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2
+    assert "refused the request (HTTP 401)" in capfd.readouterr().err
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    for once in (True, False):
+        with pytest.raises(SystemExit) as left:
+            main([*words, "--judge-key-env", "JUDGE_KEY"])
+        out = capfd.readouterr()
+        assert not left.value.code, out.err
+        assert f"m judges questions at {judge}/v1; its verdicts are kept in" in out.err
+        made = json.loads(out.out)["tables"]["labels"]
+        assert made["command"].endswith("--data docvqa --judge http://HOST/v1 --judge-model m")
+        ours = {row[1]: row for row in made["rows"] if row[0] == "stakes"}
+        n, agreement, _, hh, ll, hl, lh = ours["LLM judge (m)"][2:]
+        undecided = 48 - n
+        assert 0 < undecided < 24
+        assert (hh, hl, ll + lh) == (24, 0, n - 24)
+        assert agreement == pytest.approx((hh + ll) / n)
+        assert ours["learned signal on the judge's labels, documents held out"][2] == n
+        assert any(line.startswith(f"judge: {undecided} of 48 undecided") for line in made["findings"])
+        asked = Counter(httpx.get(f"{judge}/asked", trust_env=False).json())
+        assert {"author" in question: count for question, count in asked.items()} == {
+            False: 1,
+            True: 3 if once else 6,  # asked three times before it is undecided, which is not kept
+        }
+
+
+def test_a_served_judges_verdicts_are_labels_for_a_calibration(
+    judge: str,
+    place: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    words = ["--data", f"docvqa={place / 'cal.jsonl'}", "--model", "ocr", "--folder", str(tmp_path)]
+    words += ["--judge", f"{judge}/v1", "--judge-model", "m", "--judge-key-env", "JUDGE_KEY"]
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "labels", *words])
+    assert not left.value.code
+    signal = ("--signal", f"judge:{tmp_path / 'judge.jsonl'}")
+    stakes("calibrate", place / "cal.jsonl", "--model", place / "vlm", *RULES, *signal, "-o", tmp_path / "p.json")
+    assert {o.tier for o in read_outcomes(tmp_path / "p.outcomes.jsonl")} == {"high", "low"}
+    with pytest.raises(BadInput, match="is an address, .* give judge:DIR/judge.jsonl"):
+        judge_of(f"judge:{judge}/v1", COSTS)

@@ -169,6 +169,13 @@ def test_a_batch_that_fails_keeps_the_verdicts_it_had(chat_server: Any, reply: R
     assert len(chat_server.asked) < 50
 
 
+def test_where_all_workers_fail_none_takes_another_question(chat_server: Any) -> None:
+    chat_server.script = lambda body, n: (500, {}, "")
+    with pytest.raises(StakesError, match="gave no answer in 2 tries"):
+        asking(chat_server, tries=2).read([f"q{i}" for i in range(50)], workers=4)
+    assert len(chat_server.asked) <= 8, "two tries of each worker's first"
+
+
 def test_a_killed_run_loses_nothing_that_was_answered(chat_server: Any, reply: Reply, tmp_path: Path) -> None:
     cache = tmp_path / "cache.jsonl"
     release = threading.Event()

@@ -123,7 +123,7 @@ def who_answers(
     of_server = {
         "--endpoint-model": ("model", endpoint_model),
         "--family": ("family", family),
-        "--key-env": ("api_key", None if key_env is None else _key(key_env)),
+        "--key-env": ("api_key", None if key_env is None else read_key(key_env)),
         "--concurrency": ("concurrency", concurrency),
         "--timeout": ("timeout_s", timeout),
         "--tries": ("tries", tries),
@@ -150,7 +150,8 @@ def told_counts(counts: Mapping[str, int]) -> str:
     return f"The server counted no image's tokens, so the predictions for {every} stand unchecked."
 
 
-def _key(variable: str) -> str:
+def read_key(variable: str) -> str:
+    """The API key that an environment variable holds."""
     key = os.environ.get(variable)
     if not key:
         raise BadInput(f"the environment variable {variable!r} that should hold the API key is not set, or empty")

@@ -63,6 +63,11 @@ def judge_of(word: str, costs: Mapping[str, float]) -> "Judge | None":
     kind, _, file = word.partition(":")
     if kind != "judge" or not file:
         return None
+    if file.startswith(("http://", "https://")):
+        raise BadInput(
+            f"{word} is an address, and the tiers of samples are read off labels; have the questions judged there by "
+            "stakes reproduce labels --judge ADDRESS --judge-model NAME --folder DIR, and give judge:DIR/judge.jsonl"
+        )
     return Judge(labels=file, rubric={tier: tier for tier in costs}, dearest=max(costs, key=costs.__getitem__))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stakes.commands.answering import read_key
 from stakes.commands.legibility import NAMES as LEGIBILITY
 from stakes.commands.legibility import legibility
 from stakes.commands.output import AsJson, clean, print_json, print_table
@@ -67,6 +68,9 @@ def reproduce(
         str | None, typer.Option(help="With labels: a judge's labels file, or the address of the model that judges.")
     ] = None,
     judge_model: Annotated[str | None, typer.Option(help="With --judge ADDRESS: the judging model's name.")] = None,
+    judge_key_env: Annotated[
+        str | None, typer.Option(help="With --judge ADDRESS: the environment variable that holds its API key.")
+    ] = None,
     every: Annotated[bool, typer.Option("--every", help="With published: list the figures that follow, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +84,7 @@ def reproduce(
         "--model": model != "embedded", "--data": bool(data), "--per-tier": per_tier is not None, "--quick": quick,
         "--mechanism": mechanism != "deletion", "--selector": bool(selector), "--signal": signal != "tier",
         "--folder": folder != FOLDER, "-o": output is not None, "--judge": judge is not None,
-        "--judge-model": judge_model is not None, "--every": every,
+        "--judge-model": judge_model is not None, "--judge-key-env": judge_key_env is not None, "--every": every,
     }  # fmt: skip
     check_options(table, [option for option, was in given.items() if was], data or [])
     count = (QUICK if quick else FULL) if per_tier is None else per_tier
@@ -93,7 +97,7 @@ def reproduce(
     if output is not None:
         files = [Path(word.partition("=")[2]) for word in data or [] if "=" in word]
         check_writable(output, *files, signal_file(signal))
-    view = _judge(judge, judge_model, folder)
+    view = _judge(judge, judge_model, judge_key_env, folder)
     sources = _sources(data or [])
     names = list(TABLES) if table == "all" else [table]
     left_out: dict[str, str] = {}
@@ -182,19 +186,25 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _judge(judge: str | None, model: str | None, folder: Path) -> "Judge | None":
+def _judge(judge: str | None, model: str | None, key_env: str | None, folder: Path) -> "Judge | None":
     """The judge that is named: a labels file, or a served model, whose verdicts are kept beside the answers."""
     from stakes.signals import Judge
 
-    if judge is None and model is None:
-        return None
+    of_server = {"--judge-model": model, "--judge-key-env": key_env}
+    named = next((f"{option} {value}" for option, value in of_server.items() if value is not None), None)
     if judge is None:
-        raise BadInput(f"--judge-model {model} needs the address where it is served; give --judge http://HOST/v1")
+        if named is not None:
+            raise BadInput(f"{named} needs the address where the judge is served; give --judge http://HOST/v1")
+        return None
     if not judge.startswith(("http://", "https://")):
+        if named is not None:
+            raise BadInput(f"{named} is for a judge at an address, and {judge} is a labels file; leave it out")
         return Judge(labels=judge)
     if model is None:
         raise BadInput(f"--judge {judge} is an address; say which model judges there with --judge-model NAME")
-    return Judge(judge, model, cache=folder / "judge.jsonl")
+    made = Judge(judge, model, None if key_env is None else read_key(key_env), cache=folder / "judge.jsonl")
+    typer.echo(f"{model} judges questions at {judge}; its verdicts are kept in {folder / 'judge.jsonl'}", err=True)
+    return made
 
 
 def _sources(data: list[str]) -> dict[str, str]:

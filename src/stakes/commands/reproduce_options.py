@@ -11,7 +11,7 @@ from stakes.errors import BadInput
 
 _ALL = {"--model", "--data", "--per-tier", "--quick", "--signal", "--folder", "-o"}  # every table that asks a model
 _BOTH = {*_ALL, "--mechanism"}  # measured by deletion or by resolution, as one wishes
-_JUDGED = {"--judge", "--judge-model"}
+_JUDGED = {"--judge", "--judge-model", "--judge-key-env"}
 TAKES = {
     "published": {"--every", "-o"},
     "within-task": _BOTH,

@@ -95,7 +95,7 @@ def _by_judge(study: Study, read: list[Sample]) -> tuple[list[tuple[Cell, ...]],
     ]
     kinds = ", ".join(f"{count} {kind}" for kind, count in count_kinds(seen.disagreements).items() if count)
     told = [f"judge: {seen.unjudged} of {len(seen.sampled)} undecided; disagreements: {kinds or 'none'}"]
-    picked = [read[i] for i in seen.sampled]
+    picked = [read[i] for i in seen.judged]  # an undecided one would be asked again
     try:
         learnt = predict_judge(
             [s.question for s in picked],
@@ -110,7 +110,7 @@ def _by_judge(study: Study, read: list[Sample]) -> tuple[list[tuple[Cell, ...]],
     scores = learnt.report.grouped
     assert scores is not None  # there are documents
     name = "learned signal on the judge's labels, documents held out"
-    rows.append((OURS, name, len(picked) - learnt.unjudged, scores.accuracy, scores.kappa, *[None] * 4))
+    rows.append((OURS, name, len(picked), scores.accuracy, scores.kappa, *[None] * 4))
     return rows, told
 
 

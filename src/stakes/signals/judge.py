@@ -10,6 +10,7 @@ guesses. Verdicts are cached on disk; a labels file serves in place of an endpoi
 """
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -107,9 +108,20 @@ class Judge:
         if self._labels is not None:
             return [self._read(question, sample) for question, sample in samples]
         different = list(dict.fromkeys(questions))
-        with ThreadPoolExecutor(workers) as pool:  # map cancels what has not begun when one fails
-            said = dict(zip(different, pool.map(lambda question: self._read(question, None), different), strict=True))
-        return [said[question] for question in questions]
+        failed = threading.Event()
+
+        def read(question: str) -> Reading | None:
+            if failed.is_set():  # a worker whose ask failed would take the next before map cancels it, tries and all
+                return None
+            try:
+                return self._read(question, None)
+            except BaseException:
+                failed.set()
+                raise
+
+        with ThreadPoolExecutor(workers) as pool:  # map raises what failed, and cancels what has not begun
+            said = dict(zip(different, pool.map(read, different), strict=True))
+        return [reading for question in questions if (reading := said[question]) is not None]
 
     def _read(self, question: str, sample: str | None) -> Reading:
         if self._labels is not None:

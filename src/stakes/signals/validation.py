@@ -35,6 +35,7 @@ class Validation:
     why: str
     seed: int
     sampled: tuple[int, ...] = ()  # indices into the questions
+    judged: tuple[int, ...] = ()  # those of them on which the judge decided
     unjudged: int = 0  # sampled questions on which the judge was undecided; they count for neither side
     confusion: Confusion | None = None  # rule first, judge second
     disagreements: tuple[Disagreement, ...] = ()
@@ -127,6 +128,7 @@ def validate_with_judge(
         why=f"judge {judge.name}",
         seed=seed,
         sampled=sampled,
+        judged=tuple(i for i, _ in kept),
         unjudged=len(verdicts) - len(kept),
         confusion=Confusion.of(ours, theirs, names),
         disagreements=tuple(disagreements([questions[i] for i, _ in kept], ours, theirs, order)),

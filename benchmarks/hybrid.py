@@ -1,9 +1,10 @@
 """How many of a VLM's answers does a legibility prior save? Held-out CWE of choices on few answers, with and without.
 
     stakes reproduce legibility-agreement                                     # the logs that this starts from
+    stakes reproduce legibility-agreement --model embedded-small
     python benchmarks/hybrid.py [--folder runs/reproduce/legibility-agreement] [-o docs/results/hybrid.json]
 
-The embedded reader's answers to synthetic forms, and what an OCR engine can read of the same pages. A draw halves the
+Two readers' answers to synthetic forms, and what an OCR engine can read of the same pages. A draw halves the
 documents: of one half n questions of each tier are "answered" at all 13 budgets and budgets are chosen on them; CWE is
 counted on the other half. The prior is the legibility of the first half alone, so that no document is on both sides.
 
@@ -39,13 +40,13 @@ ALL = -1
 TIERS = ("high", "low")
 PAIR = 608
 WAYS = ("raw", "pooled", "hybrid")
-LOGS = {
-    "legibility": ("legibility", "-resolution-"),
+LEGIBLE = ("legibility", "-resolution-")
+RUNS = {
     "resolution": ("embedded", "-resolution-"),
     "deletion": ("embedded", "-deletion-redundancy-"),
+    "small-resolution": ("embedded-small", "-resolution-"),
+    "small-deletion": ("embedded-small", "-deletion-redundancy-"),
 }
-# in the logged answers 576 tokens stretched these pages by 13 %, which cost both readers some and legibility knows
-RUNS = {"resolution": ("resolution", 0), "resolution-without-576": ("resolution", 576), "deletion": ("deletion", 0)}
 SLACK = 0.002  # of CWE, within which two ways count as the same
 Table = NDArray[np.bool_]
 Cells = dict[tuple[str, int, int], list[float]]
@@ -54,8 +55,8 @@ Cells = dict[tuple[str, int, int], list[float]]
 class Log:
     """Wrong answers of each tier, questions × budgets, and the document of each question."""
 
-    def __init__(self, outcomes: list[Outcome], without: int = 0) -> None:
-        outcomes = [o for o in outcomes if o.budget in PAPER_GRID and o.budget != without]
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        outcomes = [o for o in outcomes if o.budget in PAPER_GRID]
         self.budgets = sorted({o.budget for o in outcomes})
         self.wrong: dict[str, Table] = {}
         self.documents: dict[str, NDArray[np.str_]] = {}
@@ -194,10 +195,9 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     began = time.perf_counter()
-    logs = {how: read_outcomes(_log(given.folder, who, mark)) for how, (who, mark) in LOGS.items()}
-    made = {}
-    for name, (how, without) in RUNS.items():
-        model, legible = Log(logs[how], without), Log(logs["legibility"], without)
+    legible, made = Log(read_outcomes(_log(given.folder, *LEGIBLE))), {}
+    for name, log in RUNS.items():
+        model = Log(read_outcomes(_log(given.folder, *log)))
         made[name] = report(name, held_out(model, legible, given.draws, given.seed), len(model.budgets))
     if given.output is not None:
         command = f"python benchmarks/hybrid.py --draws {given.draws} --seed {given.seed}"

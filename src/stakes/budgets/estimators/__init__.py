@@ -60,7 +60,7 @@ def named(name: str, unseen: Collection[str] = ()) -> Estimator | None:
     if not name.startswith(HYBRID):
         return CURVES.get(name)
     prior = read_prior(name.removeprefix(HYBRID), unseen)
-    return lambda curves, _: hybrid(curves, prior)
+    return lambda curves, measured: hybrid(curves, prior, measured)
 
 
 def fit(name: str, curves: Mapping[str, Curve], measured: ByDocument | None = None) -> dict[str, Curve]:

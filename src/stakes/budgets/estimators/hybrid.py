@@ -8,14 +8,11 @@ log-odds, level beyond them), the model is guessed at
 
     logit m_t(b) = a + d_t + s logit p_t(b)          s >= 0
 
-a, d_t and s by maximum likelihood on the few answers, held to 0, 0 and 1 by normal priors (``SPREADS``): no answers, no
-change. What the link cannot say is left to the answers: w wrong of n at one budget make
-
-    e = (w + k m) / (n + k)
-
-averaged over strengths k by their beta-binomial likelihood, so that a link that fits badly is trusted little, and many
-answers overrule any prior; nor is k ever above the prior's own number of answers. A prior need not be legibility: a
-smaller model's log serves as well.
+a, d_t and s held to 0, 0 and 1 by normal priors (``SPREADS``). Around m the model's curves may run as ``pooled`` lets
+them around straight lines: a smooth deviation that all tiers share, one of each tier's own, and a rough one, each as
+large as the likelihood asks for. ``pooled`` itself, which knows of no prior, stands beside it, as likely beforehand,
+and the two are averaged by how well they foretell the answers: a prior that misleads is soon not heard, and where it
+says nothing new the answers are drawn as without it. A prior need not be legibility: a smaller model's log will do.
 
 The prior only proposes. What tests a choice must not have shaped it, so a prior's documents that are about to be tested
 on are left out of it (``unseen``); that needs its log, which names them. Certificates rest on outcomes alone.
@@ -23,37 +20,51 @@ on are left out of it (``unseen``); that needs its log, which names them. Certif
 
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes, read_curves
-from stakes.budgets.estimators.pooled import pooled
+from stakes.budgets.estimators.pooled import LENGTHS, ROUGH, average, by_setting, noise_of, pairing, pooled, posteriors
 from stakes.errors import BadInput
 from stakes.evaluation.outcomes import Outcome, read_outcomes
 
 Array = NDArray[np.float64]
 
-SPREADS = {"a": 2.0, "d": 0.5, "s": 0.5}
-STRENGTHS = (4.0, 16.0, 64.0, 256.0, 1024.0)
+SPREADS = {"a": 2.0, "s": 0.5, "d": 0.5}
+SHARED = (0.0, 0.03, 0.1)  # standard deviations around the mapped prior, in units of error rate: common to all tiers
+OWN = (0.0, 0.02, 0.05)  # and a tier's own
 STEPS = 50
 
 
-def hybrid(curves: Mapping[str, Curve], prior: Mapping[str, Curve]) -> dict[str, Curve]:
-    """The curves drawn to the prior's, mapped; the same grid, the same counts."""
+def hybrid(
+    curves: Mapping[str, Curve], prior: Mapping[str, Curve], measured: ByDocument | None = None
+) -> dict[str, Curve]:
+    """The curves drawn to the prior's, mapped; the same grid, the same counts. For a handful of tiers."""
     tiers = list(curves)
     missing = [tier for tier in tiers if tier not in prior]
     if missing:
         raise BadInput(f"the prior has no curve of tier {missing[0]!r}, only of {', '.join(prior)}; measure it too")
     known = pooled({tier: prior[tier] for tier in tiers})  # a prior is measured too, and its luck is not to be copied
     owner = np.repeat(np.arange(len(tiers)), [len(curves[tier].budgets) for tier in tiers])
+    x = np.concatenate([np.log(curves[tier].budgets) for tier in tiers])
     n = np.concatenate([np.array(curves[tier].counts, dtype=float) for tier in tiers])
-    wrong = n * np.concatenate([np.array(curves[tier].errors) for tier in tiers])
+    rate = np.concatenate([np.array(curves[tier].errors) for tier in tiers])
     odds = np.concatenate([_log_odds(known[tier], curves[tier].budgets) for tier in tiers])
-    behind = np.concatenate([_counts(known[tier], curves[tier].budgets) for tier in tiers])
-    fitted = _shrink(_link(odds, owner, len(tiers), wrong, n), wrong, n, behind).clip(0, 1).round(9)
+    behind = np.concatenate([np.full(len(curves[tier].budgets), sum(known[tier].counts)) for tier in tiers])
+    fitted, mean, spread = _link(odds, behind, owner, len(tiers), n * rate, n)
+    share = 0.0 if measured is None else pairing(measured)
+    for rough in ((0.0,), ROUGH):
+        noise = noise_of(np.clip(fitted, 1 / (n + 2), 1 - 1 / (n + 2)), n, owner, share)
+        logs, near = posteriors(_around(spread, x, owner, rough), rate - mean, noise)
+        plain = by_setting(tuple(map(float, x)), tuple(map(int, owner)), rough)
+        alone, smooth = posteriors(plain, rate - rate.mean(), noise)
+        fitted = average([(logs, near + mean), (alone, smooth + rate.mean())])
+    fitted = fitted.clip(0, 1).round(9)
     return {
         tier: Curve(curves[tier].budgets, [float(e) for e in fitted[owner == t]], curves[tier].counts)
         for t, tier in enumerate(tiers)
@@ -89,37 +100,43 @@ def _log_odds(curve: Curve, budgets: tuple[int, ...]) -> Array:
     return np.asarray(np.interp(np.log(budgets), np.log(curve.budgets), np.log(p / (1 - p))))
 
 
-def _counts(curve: Curve, budgets: tuple[int, ...]) -> Array:
-    """The answers that a prior rests on, about these budgets."""
-    return np.asarray(np.interp(np.log(budgets), np.log(curve.budgets), curve.counts))
+def _link(
+    odds: Array, behind: Array, owner: NDArray[np.int64], tiers: int, wrong: Array, n: Array
+) -> tuple[Array, Array, Array]:
+    """m at every point as the answers would have it, and what is expected beforehand: mean and covariance.
 
-
-def _link(odds: Array, owner: NDArray[np.int64], tiers: int, wrong: Array, n: Array) -> Array:
-    """m at every point: Newton's steps on the penalised likelihood, which is concave in (a, s, d)."""
+    Newton's steps on the penalised likelihood, which is concave in (a, s, d). The expectation is that of the link's
+    priors where it is linear about this m; a prior of N answers in all has log-odds with a variance of 1 / N p (1 - p).
+    """
     x = np.column_stack([np.ones_like(odds), odds, np.equal.outer(owner, np.arange(tiers))]).astype(float)
     middle = np.array([0.0, 1.0] + [0.0] * tiers)
-    strict = 1 / np.array([SPREADS["a"], SPREADS["s"], *[SPREADS["d"]] * tiers]) ** 2
+    spread = np.array([SPREADS["a"], SPREADS["s"], *[SPREADS["d"]] * tiers]) ** 2
     weights = middle.copy()
     for _ in range(STEPS):
         m = _rate(x @ weights)
-        slope = x.T @ (wrong - n * m) - strict * (weights - middle)
-        step = np.linalg.solve(x.T @ (x * (n * m * (1 - m))[:, None]) + np.diag(strict), slope)
+        slope = x.T @ (wrong - n * m) - (weights - middle) / spread
+        step = np.linalg.solve(x.T @ (x * (n * m * (1 - m))[:, None]) + np.diag(1 / spread), slope)
         weights = weights + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
         if np.abs(step).max() < 1e-9:
             break
-    if weights[1] < 0:  # a prior that points the wrong way says nothing: fit levels alone
-        return _link(np.zeros_like(odds), owner, tiers, wrong, n)
-    return _rate(x @ weights)
+    if weights[1] < 0:  # a prior that points the wrong way says nothing: levels alone
+        return _link(np.zeros_like(odds), behind, owner, tiers, wrong, n)
+    m, p = _rate(x @ weights), _rate(odds)
+    bent = x * (m * (1 - m))[:, None]
+    own = (weights[1] * m * (1 - m)) ** 2 / (behind * p * (1 - p))
+    return m, m + bent @ (middle - weights), (bent * spread) @ bent.T + np.diag(own)
 
 
-def _shrink(m: Array, wrong: Array, n: Array, behind: Array) -> Array:
-    """(w + k m) / (n + k), averaged over k by likelihood; k N / (k + N) for k where the prior rests on N answers."""
-    from scipy.special import betaln
-
-    k = 1 / (1 / np.array(STRENGTHS)[:, None] + 1 / behind)
-    logs = (betaln(wrong + k * m, n - wrong + k * (1 - m)) - betaln(k * m, k * (1 - m))).sum(axis=1)
-    weight = np.exp(logs - logs.max())
-    return np.asarray(weight @ ((wrong + k * m) / (n + k)) / weight.sum())
+def _around(spread: Array, x: Array, owner: NDArray[np.int64], roughness: tuple[float, ...]) -> Array:
+    """Prior covariances about the mapped prior, settings × points × points."""
+    place = (x - x.mean()) / (x.std() or 1.0)
+    same, slope = np.equal.outer(owner, owner).astype(float), np.outer(place, place)
+    gaps = np.subtract.outer(place, place) ** 2
+    found = []
+    for length, shared, own, rough in product(LENGTHS, SHARED, OWN, roughness):
+        smooth = np.exp(-gaps / (2 * length**2))
+        found.append(spread + shared**2 * smooth + own**2 * same * (smooth + slope) + rough**2 * np.eye(len(x)))
+    return np.array(found)
 
 
 def _rate(odds: Array) -> Array:

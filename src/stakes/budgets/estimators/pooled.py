@@ -49,11 +49,11 @@ def pooled(curves: Mapping[str, Curve], measured: ByDocument | None = None) -> d
     for rough in ((0.0,), ROUGH):
         level = np.clip(fitted, 1 / (n + 2), 1 - 1 / (n + 2))  # a measured 0 is not without noise
         if len(tiers) <= FEW:
-            priors = _priors(tuple(map(float, x)), tuple(map(int, owner)), rough)
-            fitted = rate.mean() + _average(priors, rate - rate.mean(), _noise(level, n, owner, share))
+            priors = by_setting(tuple(map(float, x)), tuple(map(int, owner)), rough)
+            fitted = rate.mean() + average([posteriors(priors, rate - rate.mean(), noise_of(level, n, owner, share))])
         else:
             rows = [np.flatnonzero(owner == t) for t in range(len(tiers))]
-            noises = [_noise(level[row], n[row], owner[row], share) for row in rows]
+            noises = [noise_of(level[row], n[row], owner[row], share) for row in rows]
             fitted = rate.mean() + _by_tier(x, rows, rate - rate.mean(), noises, rough)
     # Rounded, so that what is flat stays flat, and budgets that make no difference tie.
     fitted = fitted.clip(0, 1).round(9)
@@ -64,7 +64,7 @@ def pooled(curves: Mapping[str, Curve], measured: ByDocument | None = None) -> d
 
 
 @lru_cache(maxsize=16)
-def _priors(x: tuple[float, ...], owner: tuple[int, ...], roughness: tuple[float, ...]) -> Array:
+def by_setting(x: tuple[float, ...], owner: tuple[int, ...], roughness: tuple[float, ...]) -> Array:
     """Prior covariances of the errors, settings × points × points."""
     place = np.array(x)
     place = (place - place.mean()) / (place.std() or 1.0)
@@ -79,18 +79,23 @@ def _priors(x: tuple[float, ...], owner: tuple[int, ...], roughness: tuple[float
     return np.array(found)
 
 
-def _average(priors: Array, rate: Array, noise: Array) -> Array:
-    """Posterior mean at the measured budgets, averaged over the settings by marginal likelihood."""
+def posteriors(priors: Array, rate: Array, noise: Array) -> tuple[Array, Array]:
+    """By setting: log marginal likelihood, and the posterior mean at the measured budgets. ``rate``: less its mean."""
     total = priors + noise
     solved = np.linalg.solve(total, np.broadcast_to(rate[:, None], (*total.shape[:2], 1)))[..., 0]
     logs = -0.5 * (solved @ rate + np.linalg.slogdet(total)[1])
+    return logs, (priors @ solved[..., None])[..., 0]
+
+
+def average(groups: Sequence[tuple[Array, Array]]) -> Array:
+    """The means of all settings, weighted by likelihood; every group of settings is as likely beforehand."""
+    logs = np.concatenate([log - np.log(len(log)) for log, _ in groups])
     weight = np.exp(logs - logs.max())
-    means = (priors @ solved[..., None])[..., 0]
-    return np.asarray(weight @ means / weight.sum())
+    return np.asarray(weight @ np.concatenate([means for _, means in groups]) / weight.sum())
 
 
 def _by_tier(x: Array, rows: Sequence[NDArray[np.int64]], rate: Array, noises: Sequence[Array], rough: Rough) -> Array:
-    """``_average`` for many tiers, whose cost grows with their number and not with its cube.
+    """``average`` for many tiers, whose cost grows with their number and not with its cube.
 
     What tiers share is a prior S over the budgets, what is a tier's own a block D_t of its own points, so that by the
     matrix inversion lemma, with P the prior part of D, E_t the tier's choice of budgets and M = sum_t E_t' D_t^-1 E_t,
@@ -129,7 +134,7 @@ def _by_tier(x: Array, rows: Sequence[NDArray[np.int64]], rate: Array, noises: S
     return np.asarray(weight @ means / weight.sum())
 
 
-def _noise(rate: Array, n: Array, owner: NDArray[np.int64], share: float) -> Array:
+def noise_of(rate: Array, n: Array, owner: NDArray[np.int64], share: float) -> Array:
     """Covariance of the measured errors: binomial on the diagonal, ``share`` of a perfect pairing beside it.
 
     Where every question has one needed budget, the wrong at the larger error include those at the smaller, so that

@@ -101,7 +101,10 @@ def test_agreement_and_hybrid_are_those_of_the_results() -> None:
         pairs = zip(needed[how]["pooled"], needed[how]["hybrid"], strict=True)
         assert sum((b or 99) < (a or 99) for a, b in pairs) == (how == "resolution")
     assert needed["small-deletion"] == {"pooled": [40, 20, 10, 10], "hybrid": [40, 10, 10, 5]}
-    gains = {how: [g[0] for row in one["gain_over_pooled"].values() for g in row.values()] for how, one in measured.items()}
+    gains = {
+        how: [gain[0] for row in one["gain_over_pooled"].values() for gain in row.values()]
+        for how, one in measured.items()
+    }
     assert f"costs up to {-min(gains['resolution']):.3f} of CWE here" in PAGE
     assert min(gains["resolution"]) == measured["resolution"]["gain_over_pooled"]["5"]["5"][0]
     assert f"gains up to {max(gains['small-resolution']):.3f} of CWE" in PAGE

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 MEAN = 304
 GRID = (32, 160, 304, 448, 576)
-# Of a tier: intervals are over pages, so few questions on many pages tell more than many on few. With the reader of today
-# CWE falls by 0.158 on 20 pages and on 40, by 0.025 and by 0.069 at the least; readers before it needed 40. So the demo
-# shows the working, and is no evidence of the method; that is a run of hundreds (docs/results.md).
+# Of a tier: intervals are over pages, so few questions on many pages tell more than many on few. With this reader CWE
+# falls by 0.158 on 20 pages and on 40, by 0.025 and 0.069 at the least; readers before it needed 40. So the demo shows
+# the working, and is no evidence of the method; that is a run of hundreds (docs/results.md).
 PER_PAGE = 2
 
 

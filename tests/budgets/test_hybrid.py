@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evaluation.oracle import Oracle, write_samples
 
-from stakes.budgets.by_document import by_document
+from stakes.budgets.by_document import ByDocument, by_document
 from stakes.budgets.calibrate import calibrate
 from stakes.budgets.certificate import certify
 from stakes.budgets.curve import Curve, cwe_at
 from stakes.budgets.estimators import check_name, fit
 from stakes.budgets.estimators.choose import Terms, choose
 from stakes.budgets.estimators.hybrid import hybrid, read_prior
+from stakes.budgets.estimators.pooled import average, pairing, pooled
 from stakes.budgets.held_out import held_out
 from stakes.budgets.scenarios import GRID, published
 from stakes.commands.certainty import wanted
@@ -105,6 +106,33 @@ def test_with_few_answers_the_true_curve_is_nearer_than_what_was_measured() -> N
         for name, made in (("raw", few), ("hybrid", hybrid(few, prior))):
             off[name] += sum(float(np.square(np.subtract(made[t].errors, c.errors)).sum()) for t, c in truth.items())
     assert off["hybrid"] < 0.35 * off["raw"]
+
+
+@pytest.mark.parametrize("prior", [[0.95] * 6 + [0.05] * 7, [0.95] * 12 + [0.05], [0.2] * 2 + [0.9] * 9 + [0.3] * 2])
+def test_a_prior_that_misleads_is_not_heard(prior: list[float]) -> None:
+    """Steps and a hump where the answers fall evenly: around the mapped prior alone they are off by 0.07 and more."""
+    few = {"high": Curve(GRID, [round(e * 40) / 40 for e in np.linspace(0.9, 0.1, 13)], 40)}
+    heard, alone = (made["high"].errors for made in (hybrid(few, {"high": Curve(GRID, prior, 5000)}), pooled(few)))
+    assert np.allclose(heard, alone, atol=0.03)
+
+
+def test_the_answers_of_one_question_count_as_its_own() -> None:
+    """Errors at all budgets rise and fall together with the questions that were drawn: less is seen than is counted."""
+    truth = published()
+    few = {tier: Curve(GRID, [round(e * 20) / 20 for e in curve.errors], 20) for tier, curve in truth.items()}
+    place = np.arange(20)[:, None]
+    wrong = {tier: (place < np.round(np.array(curve.errors) * 20)).astype(int) for tier, curve in few.items()}
+    asked = {tier: np.ones_like(rows) for tier, rows in wrong.items()}
+    paired = ByDocument(tuple(map(str, range(20))), GRID, wrong, asked)
+    assert pairing(paired) > 0.9
+    assert hybrid(few, truth, paired) != hybrid(few, truth)
+
+
+def test_two_groups_of_settings_are_as_likely_beforehand_however_many_they_are() -> None:
+    one, many = np.zeros(1), np.zeros(9)
+    assert average([(one, np.full((1, 2), 0.2)), (many, np.full((9, 2), 0.6))]) == pytest.approx([0.4, 0.4])
+    likelier = average([(one + np.log(3), np.full((1, 2), 0.2)), (many, np.full((9, 2), 0.6))])
+    assert likelier == pytest.approx([0.3, 0.3])
 
 
 def test_a_prior_on_another_grid_is_read_between_its_budgets() -> None:

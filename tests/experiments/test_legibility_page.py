@@ -108,8 +108,9 @@ def test_agreement_and_hybrid_are_those_of_the_results() -> None:
     assert f"costs up to {-min(gains['resolution']):.3f} of CWE here" in PAGE
     assert min(gains["resolution"]) == measured["resolution"]["gain_over_pooled"]["5"]["5"][0]
     assert f"gains up to {max(gains['small-resolution']):.3f} of CWE" in PAGE
-    raw, few = (measured["resolution"]["cwe"][way] for way in ("raw 20", "hybrid 5"))
-    assert all(few[ratio] < raw[ratio] for ratio in raw)  # as well as the plain argmin on 40 and more
+    few, more, most = (measured["resolution"]["cwe"][way] for way in ("hybrid 5", "raw 20", "raw 40"))
+    assert all(few[ratio] < more[ratio] for ratio in few)  # better than the plain argmin on 20
+    assert all(few[ratio] < most[ratio] + 0.002 for ratio in few)  # and as well as on 40
 
 
 def test_no_text_of_a_real_page_is_in_the_results(real_data: Path) -> None:

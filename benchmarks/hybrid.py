@@ -174,7 +174,8 @@ def _log(folder: Path, who: str, mark: str) -> Path:
     """The newest log of one reader in the folder that ``stakes reproduce legibility-agreement`` keeps."""
     found = sorted(folder.glob(f"{who}-forms-*{mark}*.jsonl"), key=lambda path: path.stat().st_mtime)
     if not found:
-        raise SystemExit(f"{folder} has no log of {who}; run stakes reproduce legibility-agreement first")
+        model = "" if who == LEGIBLE[0] else f" --model {who}"
+        raise SystemExit(f"{folder} has no log of {who}; run stakes reproduce legibility-agreement{model} first")
     return found[-1]
 
 

@@ -106,9 +106,8 @@ def _windows_kernel(
         score = _scores(qa, qb, ka, kb, cos + token * WIDTH, sin + token * WIDTH, main, has_main, HALF)
         if MORE:
             score += _scores(qc, qd, kc, kd, cos + token * WIDTH, sin + token * WIDTH, more, has_more, HALF)
-        score = tl.where(
-            seen, score * (scale * 1.4426950408889634), -1e38
-        )  # to the base of 2; an empty window is no NaN
+        # to the base of 2; -1e38 and not -inf, with which an empty window would be NaN
+        score = tl.where(seen, score * (scale * 1.4426950408889634), -1e38)
         p = tl.exp2(score - tl.max(score, 1)[:, None])
         weight = 1 / tl.sum(p, 1)[:, None]
         p = p.to(v.dtype)

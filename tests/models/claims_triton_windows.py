@@ -85,6 +85,9 @@ def test_short_windows_in_16_bits_on_a_gpu_take_the_kernel(
     states: Any = SimpleNamespace(dtype=dtype, is_cuda=cuda)
     cos: Any = SimpleNamespace(dtype=angles)
     assert takes_windows(states, cos, longest) is expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.version, "hip", "6.4")
+        assert takes_windows(states, cos, longest) is False
 
 
 def test_what_the_kernel_does_not_take_is_turned_and_attended() -> None:

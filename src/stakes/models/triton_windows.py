@@ -123,9 +123,12 @@ def _parts(width: int) -> tuple[int, int]:
 
 
 def takes_windows(states: Tensor, cos: Tensor, longest: int) -> bool:
-    """Whether ``attend_windows`` is for these: short, in 16 bits, on a GPU, and turned by float32 angles."""
+    """Whether ``attend_windows`` is for these: short, in 16 bits, on a GPU, and turned by float32 angles.
+
+    Not on a ROCm GPU, which torch calls CUDA, too: Triton takes no limit of registers there.
+    """
     kind = states.dtype in (torch.bfloat16, torch.float16) and cos.dtype == torch.float32
-    return kind and states.is_cuda and 0 < longest <= LONGEST
+    return kind and states.is_cuda and torch.version.hip is None and 0 < longest <= LONGEST
 
 
 def attend_windows(

@@ -14,6 +14,7 @@ from tests.models.test_load import save
 from stakes.cli import main
 from stakes.commands import reproduce
 from stakes.commands.reproduce_options import SETS, TAKES
+from stakes.commands.reproduce_record import added, command_of
 from stakes.experiments.measured import TABLES
 from stakes.experiments.study import OFFLINE, Study
 from stakes.signals import Judge
@@ -108,6 +109,8 @@ def test_published_figures_are_written_to_a_file_of_their_own(
         printed = json.loads(capsys.readouterr().out)
         assert json.loads(path.read_text("utf-8")) == {"command": "stakes reproduce published", **printed}
     assert len(printed["checks"]) == sum(printed["verdicts"].values()) > 100
+    said = refused(capsys, "within-task", "--quick", "-o", str(path))
+    assert "was made by stakes reproduce published, and would be lost; give -o another name for within-task" in said
     gathered = json.dumps({"model": "embedded", "versions": {}, "tables": {"map": {}}})
     path.write_text(gathered, "utf-8")
     for table in (["published"], ["legibility-agreement", "--quick"]):
@@ -131,7 +134,7 @@ def test_the_command_in_a_file_is_one_that_is_taken(table: str, command: str, tm
     model: Any = None  # nobody asks it
     study = Study(model, "embedded", tmp_path, per_tier=9, judge=judge)
     named = None if judge is None else str(labels)
-    assert reproduce._command(table, "embedded", ["docvqa=q.jsonl"], study, "tier", named) == command
+    assert command_of(table, "embedded", ["docvqa=q.jsonl"], study, "tier", named) == command
 
 
 def test_tables_that_a_model_cannot_take_are_left_out_of_all_and_refused_alone(
@@ -152,9 +155,9 @@ def test_tables_that_a_model_cannot_take_are_left_out_of_all_and_refused_alone(
 def test_a_file_gathers_the_tables_of_one_model(tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     new = {"model": "embedded", "versions": {"torch": "2"}, "tables": {"map": {"rows": [1]}}}
-    assert reproduce._added(new, path) == new
+    assert added(new, path) == new
     path.write_text(json.dumps({**new, "tables": {"map": {"rows": []}, "frontier": {"rows": [2]}}}), "utf-8")
-    assert reproduce._added(new, path)["tables"] == {"map": {"rows": [1]}, "frontier": {"rows": [2]}}
-    assert reproduce._added({**new, "versions": {"torch": "3"}}, path)["tables"] == new["tables"]
+    assert added(new, path)["tables"] == {"map": {"rows": [1]}, "frontier": {"rows": [2]}}
+    assert added({**new, "versions": {"torch": "3"}}, path)["tables"] == new["tables"]
     path.write_text("[]", "utf-8")
-    assert reproduce._added(new, path) == new
+    assert added(new, path) == new

@@ -39,7 +39,7 @@ def legibility(
         return _map(data, output or Path("legibility-map.png"), as_json)
     if output is not None:
         check_writable(output, *map(Path, data))
-        check_gathered(output, table)
+        check_gathered(output, table, alone=True)
     if table == "legibility-agreement":
         record = _agreement(model, per_tier, folder, as_json)
     elif len(data) != 1 or not Path(data[0]).is_dir():

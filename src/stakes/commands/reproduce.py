@@ -1,26 +1,24 @@
 """``stakes reproduce``: the paper's tables, recomputed or measured, beside the published figures."""
 
-import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands.answering import read_key
 from stakes.commands.legibility import NAMES as LEGIBILITY
 from stakes.commands.legibility import legibility
 from stakes.commands.output import AsJson, clean, print_json, print_table
-from stakes.commands.questions import check_writable, read_signal, signal_file
-from stakes.commands.reproduce_options import TAKES, check_gathered, check_options
+from stakes.commands.questions import check_writable, signal_file
+from stakes.commands.reproduce_options import check_gathered, check_options
+from stakes.commands.reproduce_record import added, command_of, versions
+from stakes.commands.reproduce_study import make_judge, make_study, named_sets, say_how_long
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.experiments.measured import TABLES
 
 if TYPE_CHECKING:
     from stakes.experiments.study import Study
     from stakes.experiments.table import Table
-    from stakes.signals import Judge
 
 PUBLISHED = "published"
 NAMES = {PUBLISHED: "every published figure that follows from others, recomputed"} | {
@@ -97,8 +95,9 @@ def reproduce(
     if output is not None:
         files = [Path(word.partition("=")[2]) for word in data or [] if "=" in word]
         check_writable(output, *files, signal_file(signal))
-    view = _judge(judge, judge_model, judge_key_env, folder)
-    sources = _sources(data or [])
+        check_gathered(output, table, alone=False)
+    view = make_judge(judge, judge_model, judge_key_env, folder)
+    sources = named_sets(data or [])
     names = list(TABLES) if table == "all" else [table]
     left_out: dict[str, str] = {}
     if table == "all" and "labels" in names and not Path(sources.get("docvqa", "")).is_file():
@@ -107,10 +106,10 @@ def reproduce(
         if view is not None:
             raise BadInput(f"--judge is for the table labels, which is left out: {left_out['labels']}")
         typer.echo(f"left out: {left_out['labels']}", err=True)
-    study = _study(model, sources, count, mechanism, signal, folder, selector or [], view)
+    study = make_study(model, sources, count, mechanism, signal, folder, selector or [], view)
     from stakes.experiments.measured import experiment
 
-    _say_how_long(study, sum(experiment(name).answers(study) for name in names))
+    say_how_long(study, sum(experiment(name).answers(study) for name in names))
     found: list[Table] = []
     for name in names:
         try:
@@ -127,17 +126,17 @@ def reproduce(
             for line in made.findings:
                 typer.echo(f"  - {line}")
             typer.echo("")
-    command = _command(table, model, data or [], study, signal, judge)
+    command = command_of(table, model, data or [], study, signal, judge)
     record: dict[str, Any] = {
         "model": model,
-        "versions": _versions(),
+        "versions": versions(),
         "tables": {made.name: {"command": command, "per_tier": study.per_tier, **made.record()} for made in found},
     }
     record |= {"left_out": left_out} if left_out else {}
     if output is not None:
         from stakes.evaluation.fingerprint import save_json
 
-        save_json(output, clean(_added(record, output)))
+        save_json(output, clean(added(record, output)))
     if as_json:
         print_json(record)
     return None
@@ -150,144 +149,12 @@ def _out_of_reach(name: str, study: "Study", error: InfeasibleBudget) -> str:
     return f"{said}{other} ({error})"
 
 
-def _added(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The record with the other tables of a file that the same model and versions made before."""
-    try:
-        old = json.loads(path.read_text("utf-8"))
-        same = all(old[part] == record[part] for part in ("model", "versions"))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return record
-    return record | {"tables": old["tables"] | record["tables"]} if same else record
-
-
-def _command(table: str, model: str, data: list[str], study: "Study", signal: str, judge: str | None) -> str:
-    """What makes this file again, without the places of this machine."""
-    parts = [f"stakes reproduce {table}"]
-    parts += [f"--per-tier {study.per_tier}"] if "--per-tier" in TAKES[table] else []
-    parts += [f"--mechanism {study.mechanism}"] if "--mechanism" in TAKES[table] else []
-    parts += [f"--signal {signal}"] if signal != "tier" else []
-    parts += [f"--model {Path(model).name if Path(model).exists() else model}"] if model != "embedded" else []
-    parts += [f"--selector {spec}" for spec in study.selectors]
-    parts += [f"--data {word.partition('=')[0]}" for word in data]
-    if judge is not None and study.judge is not None:
-        served = f"http://HOST/v1 --judge-model {study.judge.name}"
-        parts += [f"--judge {Path(judge).name if study.judge.offline else served}"]
-    return " ".join(parts)
-
-
-def _versions() -> dict[str, str]:
-    """What answered: the packages whose version can change a figure."""
-    import platform
-    from importlib import metadata
-
-    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-    for name in ("stakes", "torch", "transformers", "numpy", "pillow"):
-        found[name] = metadata.version(name)
-    return found
-
-
-def _judge(judge: str | None, model: str | None, key_env: str | None, folder: Path) -> "Judge | None":
-    """The judge that is named: a labels file, or a served model, whose verdicts are kept beside the answers."""
-    from stakes.signals import Judge
-
-    of_server = {"--judge-model": model, "--judge-key-env": key_env}
-    named = next((f"{option} {value}" for option, value in of_server.items() if value is not None), None)
-    if judge is None:
-        if named is not None:
-            raise BadInput(f"{named} needs the address where the judge is served; give --judge http://HOST/v1")
-        return None
-    if not judge.startswith(("http://", "https://")):
-        if named is not None:
-            raise BadInput(f"{named} is for a judge at an address, and {judge} is a labels file; leave it out")
-        return Judge(labels=judge)
-    if model is None:
-        raise BadInput(f"--judge {judge} is an address; say which model judges there with --judge-model NAME")
-    made = Judge(judge, model, None if key_env is None else read_key(key_env), cache=folder / "judge.jsonl")
-    typer.echo(f"{model} judges questions at {judge}; its verdicts are kept in {folder / 'judge.jsonl'}", err=True)
-    return made
-
-
-def _sources(data: list[str]) -> dict[str, str]:
-    """What stands for the paper's data sets: a samples file, or a set of the hub."""
-    from stakes.experiments.study import OFFLINE
-
-    sources: dict[str, str] = {}
-    for word in data:
-        name, _, place = word.partition("=")
-        if name not in OFFLINE:
-            raise BadInput(f"--data takes SET or SET=FILE with a set of {', '.join(OFFLINE)}, not {word!r}")
-        if name in sources:
-            raise BadInput(f"--data names {name} twice; give each set once")
-        sources[name] = place if Path(place).is_file() else f"hub:{name}:{place}".rstrip(":")
-    return sources
-
-
-def _study(
-    model: str,
-    data: dict[str, str],
-    per_tier: int,
-    mechanism: str,
-    signal: str,
-    folder: Path,
-    selectors: list[str],
-    judge: "Judge | None" = None,
-) -> "Study":
-    from stakes.evaluation.fingerprint import Setting
-    from stakes.evaluation.progress import progress_on
-    from stakes.experiments.study import Study
-    from stakes.models import load
-
-    if signal.startswith("judge:"):
-        raise BadInput(f"tables are measured by tier or keywords, not by {signal}; --judge is for the table labels")
-    if mechanism not in ("deletion", "resolution"):
-        raise BadInput(f"a mechanism is deletion or resolution, not {mechanism!r}")
-    for spec in selectors:
-        Setting("deletion", spec)  # a name that nobody has is refused before a model is loaded
-    return Study(
-        model=load(model),
-        name=model,
-        folder=folder,
-        per_tier=per_tier,
-        mechanism="deletion" if mechanism == "deletion" else "resolution",
-        data=data,
-        signal=read_signal(signal, {"high": 5.0, "low": 1.0}),
-        selectors=tuple(dict.fromkeys(selectors)),
-        progress=progress_on(sys.stderr, "reproduce"),
-        judge=judge,
-    )
-
-
-def _say_how_long(study: "Study", answers: int) -> None:
-    """What is ahead, from the speed of one small batch."""
-    import time
-
-    if not answers:
-        return
-    from stakes.evaluation.progress import spell
-    from stakes.models.base import Request
-
-    one = study.questions(study.source("docvqa"), 2)[0]
-    requests = [Request(one.load(), one.question, budget, study.mechanism) for budget in (96, 304, 512)]
-    try:
-        study.model.answer(requests)  # a warm-up
-    except InfeasibleBudget:  # the table says it better
-        return
-    began = time.monotonic()
-    study.model.answer(requests)
-    seconds = (time.monotonic() - began) / len(requests) * answers
-    typer.echo(
-        f"at most {answers} answers, about {spell(seconds)} at the speed of three of them; answers that {study.folder} "
-        "holds are not asked again",
-        err=True,
-    )
-
-
 def _published(every: bool, output: Path | None, as_json: bool) -> None:
     from stakes.experiments.published import checks
 
     if output is not None:
         check_writable(output)
-        check_gathered(output, PUBLISHED)
+        check_gathered(output, PUBLISHED, alone=True)
     found = checks()
     count: Counter[str] = Counter(check.verdict for check in found)
     record = {"table": PUBLISHED, "verdicts": dict(count), "checks": [check.record() for check in found]}

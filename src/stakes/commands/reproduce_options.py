@@ -66,11 +66,16 @@ def check_options(table: str, given: Sequence[str], data: Sequence[str]) -> None
             raise BadInput(f"the table {table} asks about {', '.join(sets)}, not about {name}; leave --data {name} out")
 
 
-def check_gathered(path: Path, table: str) -> None:
-    """Refuse to write one table's own file over one that gathers the measured tables of a model."""
+def check_gathered(path: Path, table: str, alone: bool) -> None:
+    """Refuse to write a table that has a file of its own (``alone``) over one that gathers a model's, or reversed."""
     try:
         old = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return
-    if isinstance(old, dict) and {"model", "versions", "tables"} <= old.keys():
+    if not isinstance(old, dict):
+        return
+    if alone and {"model", "versions", "tables"} <= old.keys():
         raise BadInput(f"{path} gathers tables of {old['model']}, which {table} is none of; give -o another name")
+    made = str(old.get("command", ""))
+    if not alone and made.startswith("stakes reproduce "):  # a file that gathers has a command for each table
+        raise BadInput(f"{path} was made by {made}, and would be lost; give -o another name for {table}")

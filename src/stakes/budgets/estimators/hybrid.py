@@ -20,7 +20,6 @@ on are left out of it (``unseen``); that needs its log, which names them. Certif
 
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,16 @@ from numpy.typing import NDArray
 from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes, read_curves
-from stakes.budgets.estimators.pooled import LENGTHS, ROUGH, average, by_setting, noise_of, pairing, pooled, posteriors
+from stakes.budgets.estimators.pooled import (
+    ROUGH,
+    average,
+    by_setting,
+    deviations,
+    noise_of,
+    pairing,
+    pooled,
+    posteriors,
+)
 from stakes.errors import BadInput
 from stakes.evaluation.outcomes import Outcome, read_outcomes
 
@@ -60,7 +68,7 @@ def hybrid(
     share = 0.0 if measured is None else pairing(measured)
     for rough in ((0.0,), ROUGH):
         noise = noise_of(np.clip(fitted, 1 / (n + 2), 1 - 1 / (n + 2)), n, owner, share)
-        logs, near = posteriors(_around(spread, x, owner, rough), rate - mean, noise)
+        logs, near = posteriors(spread + deviations(x, owner, SHARED, OWN, rough), rate - mean, noise)
         plain = by_setting(tuple(map(float, x)), tuple(map(int, owner)), rough)
         alone, smooth = posteriors(plain, rate - rate.mean(), noise)
         fitted = average([(logs, near + mean), (alone, smooth + rate.mean())])
@@ -125,18 +133,6 @@ def _link(
     bent = x * (m * (1 - m))[:, None]
     own = (weights[1] * m * (1 - m)) ** 2 / (behind * p * (1 - p))
     return m, m + bent @ (middle - weights), (bent * spread) @ bent.T + np.diag(own)
-
-
-def _around(spread: Array, x: Array, owner: NDArray[np.int64], roughness: tuple[float, ...]) -> Array:
-    """Prior covariances about the mapped prior, settings × points × points."""
-    place = (x - x.mean()) / (x.std() or 1.0)
-    same, slope = np.equal.outer(owner, owner).astype(float), np.outer(place, place)
-    gaps = np.subtract.outer(place, place) ** 2
-    found = []
-    for length, shared, own, rough in product(LENGTHS, SHARED, OWN, roughness):
-        smooth = np.exp(-gaps / (2 * length**2))
-        found.append(spread + shared**2 * smooth + own**2 * same * (smooth + slope) + rough**2 * np.eye(len(x)))
-    return np.array(found)
 
 
 def _rate(odds: Array) -> Array:

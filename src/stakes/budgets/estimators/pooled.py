@@ -64,19 +64,27 @@ def pooled(curves: Mapping[str, Curve], measured: ByDocument | None = None) -> d
 
 
 @lru_cache(maxsize=16)
-def by_setting(x: tuple[float, ...], owner: tuple[int, ...], roughness: tuple[float, ...]) -> Array:
-    """Prior covariances of the errors, settings × points × points."""
-    place = np.array(x)
-    place = (place - place.mean()) / (place.std() or 1.0)
-    same = np.equal.outer(owner, owner).astype(float)
-    slope = np.outer(place, place)
-    lines = WIDE**2 * (1 + slope + same)
+def by_setting(x: tuple[float, ...], owner: tuple[int, ...], roughness: Rough) -> Array:
+    """Prior covariances of the errors, settings × points × points: about straight lines."""
+    place = _standard(np.array(x))
+    lines = WIDE**2 * (1 + np.outer(place, place) + np.equal.outer(owner, owner))
+    return np.asarray(lines + deviations(np.array(x), np.array(owner), SHARED, OWN, roughness))
+
+
+def deviations(x: Array, owner: NDArray[np.int64], shared: Rough, own: Rough, roughness: Rough) -> Array:
+    """Covariances of what all tiers share, of a tier's own and of the rough part, settings × points × points."""
+    place = _standard(x)
+    same, slope = np.equal.outer(owner, owner).astype(float), np.outer(place, place)
     gaps = np.subtract.outer(place, place) ** 2
     found = []
-    for length, shared, own, rough in product(LENGTHS, SHARED, OWN, roughness):
+    for length, all_, mine, rough in product(LENGTHS, shared, own, roughness):
         smooth = np.exp(-gaps / (2 * length**2))
-        found.append(lines + shared**2 * smooth + own**2 * same * (smooth + slope) + rough**2 * np.eye(len(place)))
+        found.append(all_**2 * smooth + mine**2 * same * (smooth + slope) + rough**2 * np.eye(len(place)))
     return np.array(found)
+
+
+def _standard(x: Array) -> Array:
+    return np.asarray((x - x.mean()) / (x.std() or 1.0))
 
 
 def posteriors(priors: Array, rate: Array, noise: Array) -> tuple[Array, Array]:

@@ -33,12 +33,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.machine import about, about_table, printed
 
 from stakes import models
-from stakes.budgets.paper import PAPER_GRID
-from stakes.data import pages
-from stakes.data.pages.page import Page
+from stakes.budgets.curve import PAPER_GRID
+from stakes.data import synthetic as pages
+from stakes.data.synthetic.page import Page
 from stakes.models import Request
-from stakes.models.images import EncodedCache
-from stakes.vision.resize import fit
+from stakes.models.local.image_cache import EncodedCache
+from stakes.vision.image.resize import fit
 
 TOGETHER = 8  # pages in one call
 COLUMNS = ("budget", "plain, ms an answer", "ours, ms an answer", "ratio")

@@ -2,7 +2,7 @@
 
     python benchmarks/certificates.py [--calibrations 2000] [--bca 500] [--only uneven]
 
-Every calibration imagines new questions from known true curves (``stakes.budgets.simulate``), chooses on half of the
+Every calibration imagines new questions from known true curves (``certify.power``), chooses on half of the
 documents with the default estimator and certifies on the other half. A false ship is a tiered choice that ships though
 its true CWE is no lower than uniform's. Beside the test in use, "ours", stand two that are often used in its place on
 the same halves: Student's t over documents and a one-sided BCa interval over documents.
@@ -16,15 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.bounded_mean import chance_of_none, typical
-from stakes.budgets.by_document import ByDocument
-from stakes.budgets.certificate import certify, lost_cost, saved_by_document
-from stakes.budgets.certificate_ceiling import hold_ceilings
 from stakes.budgets.curve import Curve, cwe_at
-from stakes.budgets.estimators import DEFAULT
-from stakes.budgets.estimators.choose import Terms, choose
 from stakes.budgets.scenarios import flat, published, rare_and_dear, with_dips
-from stakes.budgets.simulate import simulate
+from stakes.calibration.by_document import ByDocument
+from stakes.calibration.certify.ceiling import chance_of_none, hold_ceilings, typical
+from stakes.calibration.certify.certificate import certify, lost_cost, saved_by_document
+from stakes.calibration.certify.power import simulate
+from stakes.calibration.estimators import DEFAULT
+from stakes.calibration.estimators.choose import Terms, choose
 
 MEAN = 304
 LEVEL = 0.05

@@ -19,11 +19,10 @@ from statistics import fmean, quantiles
 from typing import NamedTuple
 
 from stakes.budgets.allocate import allocate
-from stakes.budgets.curve import Curve
-from stakes.budgets.paper import PAPER_GRID, PAPER_MEAN
+from stakes.budgets.controller import STOCK, Controller, Grant
+from stakes.budgets.curve import PAPER_GRID, PAPER_MEAN, Curve
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.experiments.published import curves as published_curves
-from stakes.gateway.controller import STOCK, Controller, Grant
 from stakes.signals import TaskIdentity, to_dict
 
 WARM_UP = 2000  # images before a steady mix is judged

@@ -2,7 +2,7 @@
 
     python benchmarks/estimators.py [--repeats 100] [--slow 20]
 
-Imagined calibrations (``stakes.budgets.simulate``: a latent needed budget per question plus label noise, at three
+Imagined calibrations (``certify.power``: a latent needed budget per question plus label noise, at three
 strengths of dependence) from the curves of ``stakes.budgets.scenarios``: 75, 150 and 300 questions a tier, a mistake in
 the high tier worth r in the low one. Regret is the true CWE of the chosen budgets minus the smallest possible; a cell
 is a scenario, a dependence, a size and an r. Rank is among the 13 pairs that spend the total, beside the paper's own
@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve, cwe_at
-from stakes.budgets.estimators import CURVES, fit
-from stakes.budgets.estimators.choose import Terms, choose
 from stakes.budgets.frontier import frontier
 from stakes.budgets.scenarios import GRID, TRIED, published
-from stakes.budgets.simulate import simulate
-from stakes.budgets.split_half import split_half
+from stakes.calibration.by_document import ByDocument
+from stakes.calibration.certify.power import simulate
+from stakes.calibration.estimators import CURVES, fit
+from stakes.calibration.estimators.choose import Terms, choose
+from stakes.calibration.holdout import split_half
 from stakes.published import figures
 
 RATIOS = (2, 3, 5, 10)

@@ -163,7 +163,7 @@ def request(body: bytes) -> bytes:
 
 def page_body(seed: int) -> bytes:
     """A question about a synthetic page."""
-    from stakes.data import pages
+    from stakes.data import synthetic as pages
 
     out = io.BytesIO()
     pages.draw("forms", seed, "test").image.save(out, "PNG")

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from stakes.report.bundle import converter
-from stakes.report.colours import LIGHT, config, series
+from stakes.report.charts import LIGHT, config, series
+from stakes.report.svg import converter
 
 WIDTH, HEIGHT, COLUMNS = 330, 250, 2
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from stakes.budgets.by_document import ByDocument, by_document
 from stakes.budgets.curve import Curve
-from stakes.budgets.estimators.choose import Terms
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
-from stakes.evaluation.outcomes import Outcome
+from stakes.calibration.by_document import ByDocument, by_document
+from stakes.calibration.estimators.choose import Terms
+from stakes.evaluation.outcome_log import Outcome
 from stakes.signals import TaskIdentity, to_dict
 
 PER_PAGE = 3

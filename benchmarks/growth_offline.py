@@ -16,22 +16,21 @@ from benchmarks.growth_ladder import Ladder, Work, geometric
 from benchmarks.growth_log import GRID, PER_PAGE, answers, costs, curves, grid, policy, rates, tables, terms
 
 from stakes.budgets.allocate import allocate
-from stakes.budgets.by_document import ByDocument, by_document
-from stakes.budgets.certificate import certify
+from stakes.budgets.controller import Controller
+from stakes.budgets.controller_path import Path
 from stakes.budgets.curve_files import curves_from_outcomes
-from stakes.budgets.estimators.choose import choose
 from stakes.budgets.frontier import change_ratios
-from stakes.budgets.held_out import held_out
 from stakes.budgets.plan import make_plan
-from stakes.budgets.race import race
-from stakes.budgets.race_rows import asker
-from stakes.budgets.split_half import split_half
-from stakes.evaluation.batches import plan_batches
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.calibration.adaptive.race import race
+from stakes.calibration.adaptive.rows import asker
+from stakes.calibration.by_document import ByDocument, by_document
+from stakes.calibration.certify.certificate import certify
+from stakes.calibration.estimators.choose import choose
+from stakes.calibration.holdout import held_out, split_half
+from stakes.evaluation.batching import plan_batches
+from stakes.evaluation.outcome_log import read_outcomes
 from stakes.evaluation.slopes import slope_test
 from stakes.evaluation.statistics import cwe_gain
-from stakes.gateway.controller import Controller
-from stakes.gateway.controller_path import Path
 
 HELD = GRID * 2016  # records that stay the same while tiers grow
 INSTANCES = 16  # one allocation may be lucky: the time is that of as many
@@ -108,7 +107,7 @@ def _planned(tiers: int, budgets: int = GRID) -> Work:
 
 
 def _pooled(tiers: int, budgets: int = GRID) -> Work:
-    from stakes.budgets.estimators.pooled import pooled
+    from stakes.calibration.estimators.pooled import pooled
 
     drawn = curves(tiers, budgets)
     return lambda: pooled(drawn)

@@ -16,14 +16,14 @@ from benchmarks.latency_floors import Rates, decoder, encoder
 from PIL import Image
 
 from stakes import models
-from stakes.data import pages
-from stakes.data.pages.page import Page
+from stakes.data import synthetic as pages
+from stakes.data.synthetic.page import Page
 from stakes.models import Request
-from stakes.models.images import EncodedCache
+from stakes.models.local.image_cache import EncodedCache
+from stakes.vision.image.resize import best_grid, fitted_size
 from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene
 from stakes.vision.selectors.layers import LayerView
-from stakes.vision.sizes import best_grid, fitted_size
 
 WIDTH, HEADS, TEXT = 256, 4, 32  # of a feature; of a decoder layer; tokens of text after the image
 SHARE = 4  # a quarter is kept

@@ -11,7 +11,7 @@ counted on the other half. The prior is the legibility of the first half alone, 
     none        budgets chosen on the prior's own curves, no answers
     raw         the plain argmin of the few answers
     pooled      the default estimator, which knows no prior
-    hybrid      the prior, mapped by a link that the few answers fit (``stakes.budgets.estimators.hybrid``)
+    hybrid      the prior, mapped by a link that the few answers fit (``stakes.calibration.estimators.hybrid``)
     all, E      estimator E on every question of the first half
 
 Passes are counted as n × two tiers × budgets. Needed are the fewest questions from which on the mean CWE stays
@@ -26,13 +26,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.curve import Curve, cwe_at
-from stakes.budgets.estimators.choose import Terms
-from stakes.budgets.estimators.hybrid import hybrid
-from stakes.budgets.estimators.pooled import pooled
-from stakes.budgets.paper import PAPER_GRID
+from stakes.budgets.curve import PAPER_GRID, Curve, cwe_at
+from stakes.calibration.estimators.choose import Terms
+from stakes.calibration.estimators.hybrid import hybrid
+from stakes.calibration.estimators.pooled import pooled
 from stakes.evaluation.fingerprint import save_json
-from stakes.evaluation.outcomes import Outcome, read_outcomes
+from stakes.evaluation.outcome_log import Outcome, read_outcomes
 
 RATIOS = (2, 3, 5, 10)
 SIZES = (5, 10, 20, 40, 80)

@@ -27,7 +27,7 @@ from benchmarks.latency_bench import Bench
 from benchmarks.latency_encoder import encoder_by_kind
 from benchmarks.latency_floors import clocked, encoder
 
-from stakes.vision.resize import fit
+from stakes.vision.image.resize import fit
 from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene
 

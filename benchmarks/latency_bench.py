@@ -21,8 +21,8 @@ from benchmarks.latency_floors import Rates, clocked, floors, rates, wait
 from benchmarks.latency_model import NEW_TOKENS, build, drawn, scans
 
 from stakes.models import Request
-from stakes.models.images import EncodedCache
-from stakes.vision.resize import fit
+from stakes.models.local.image_cache import EncodedCache
+from stakes.vision.image.resize import fit
 
 QUESTION = "What is the total?"
 
@@ -47,7 +47,7 @@ class Bench:
 
     def _whose_pages(self) -> str:
         folder = self.options.pages
-        return f"{len(scans(folder))} scans" if folder else "synthetic (stakes.data.pages)"
+        return f"{len(scans(folder))} scans" if folder else "synthetic (stakes.data.synthetic)"
 
     def _about(self) -> dict[str, Any]:
         import transformers

@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import Bench
 from benchmarks.latency_floors import clocked, encoder, wait
 
-from stakes.models.graphs import Graphs
-from stakes.models.vision_fast import embed
-from stakes.models.vision_packed import Layout, PackedEncoder
+from stakes.models.fast.cuda_graphs import Graphs
+from stakes.models.fast.vision_encoder import embed
+from stakes.models.fast.vision_packed import Layout, PackedEncoder
 
 
 @torch.inference_mode()

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from stakes.models.vision_fast import windows
+from stakes.models.fast.vision_encoder import windows
 
 WARM = 2.0
 

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.models.tiny import config as tiny_config
 from tests.models.tiny import tf, token_id, tokenizer
 
-from stakes.data import pages
-from stakes.models.processing import Processor
-from stakes.models.qwen_vl import QwenVL
+from stakes.data import synthetic as pages
+from stakes.models.local.processor import Processor
+from stakes.models.local.qwen_vl import QwenVL
 
 NEW_TOKENS = 16
 TEMPLATE = (

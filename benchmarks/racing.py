@@ -2,7 +2,7 @@
 
     python benchmarks/racing.py [--log policy.outcomes.jsonl] [--repeats 6]
 
-Imagined: 300 + 300 questions at 13 budgets (``stakes.budgets.simulate``), curves of ``stakes.budgets.scenarios``; the
+Imagined: 300 + 300 questions at 13 budgets (``certify.power``), curves of ``stakes.budgets.scenarios``; the
 table is the true CWE of the raced choice minus that of the choice on all 7,800 answers (``pooled`` both times). Saved:
 documents of a log are split at random; two thirds are raced and also used whole, both choices are tried on the rest.
 Guarantee: without a cap, how often the truly best choice is ruled out; where nothing matters (``flat``), a given one.
@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from stakes.budgets.by_document import ByDocument, by_document
 from stakes.budgets.curve import Curve, cwe_at
-from stakes.budgets.estimators.choose import Terms, choose
-from stakes.budgets.race import race
-from stakes.budgets.race_rows import asker, sliced
 from stakes.budgets.scenarios import TRIED, flat, published
-from stakes.budgets.simulate import simulate
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.calibration.adaptive.race import race
+from stakes.calibration.adaptive.rows import asker, sliced
+from stakes.calibration.by_document import ByDocument, by_document
+from stakes.calibration.certify.power import simulate
+from stakes.calibration.estimators.choose import Terms, choose
+from stakes.evaluation.outcome_log import read_outcomes
 
 RATIOS = (2, 3, 5, 10)
 SHARE = 0.35

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.by_document import ByDocument
 from stakes.budgets.curve import Curve
-from stakes.budgets.estimators.choose import Terms
-from stakes.budgets.race import race
-from stakes.budgets.race_rows import asker
-from stakes.budgets.simulate import simulate
+from stakes.calibration.adaptive.race import race
+from stakes.calibration.adaptive.rows import asker
+from stakes.calibration.by_document import ByDocument
+from stakes.calibration.certify.power import simulate
+from stakes.calibration.estimators.choose import Terms
 
 COARSE = (32, 160, 304, 448, 576)
 COSTS = {"high": 2.0, "low": 1.0}

@@ -4,7 +4,7 @@
 
 Question texts: a JSONL file with ``question`` (such as DocVQA's validation questions), or the project's own pages. Half
 of them train the learned signal on the rule's labels (keywords, or kinds of field), a quarter sets the price, a quarter
-is asked. Curves are measured on 300 + 300 imagined questions (``stakes.budgets.simulate``, DocVQA's published curves,
+is asked. Curves are measured on 300 + 300 imagined questions (``certify.power``, DocVQA's published curves,
 dependence 0.8) and drawn by ``pooled``; CWE is that of the true curves at the true costs. Soft gets exactly the tokens
 that hard spent. ``frozen`` is soft at a price set on the other quarter and left alone, as online without a controller:
 its tokens are what came out. Costs tried:
@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve
-from stakes.budgets.estimators.pooled import pooled
+from stakes.budgets.per_request import at_price, expected_losses, spend, unchanged_range
 from stakes.budgets.scenarios import GRID, published
-from stakes.budgets.simulate import simulate
-from stakes.budgets.soft import at_price, expected_losses, spend, unchanged_range
+from stakes.calibration.certify.power import simulate
+from stakes.calibration.estimators.pooled import pooled
 from stakes.signals import KeywordRule, LearnedSignal
 
 MEAN = 304
@@ -48,7 +48,7 @@ Array = NDArray[np.float64]
 def texts(path: Path | None) -> list[str]:
     """The question texts, each once."""
     if path is None:
-        from stakes.data.pages import samples
+        from stakes.data.synthetic import samples
 
         families = ("forms", "charts", "infographics")
         return list(dict.fromkeys(q.text for f in families for _, q in samples(f, "calibration", 400)))

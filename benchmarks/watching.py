@@ -13,8 +13,7 @@ import time
 
 import numpy as np
 
-from stakes.budgets.conditions import Conditions
-from stakes.budgets.watch import Stream, Watch
+from stakes.calibration.certify.drift import Conditions, Stream, Watch
 
 ALLOWED = {"high": 0.15, "low": 0.60}
 MIX = {"high": 0.4, "low": 0.6}

@@ -14,7 +14,7 @@ import pytest
 
 from stakes import Policy
 from stakes.cli import main
-from stakes.evaluation.outcomes import Outcome
+from stakes.evaluation.outcome_log import Outcome
 
 
 def _stakes(*words: str) -> subprocess.CompletedProcess[str]:

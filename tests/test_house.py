@@ -12,16 +12,19 @@ import stakes
 
 ROOT = Path(stakes.__file__).parent
 ROOMS = [
+    "aliases",
     "errors",
     "files",
     "tiers",
     "published",
+    "vision",
     "signals",
     "data",
-    "vision",
     "models",
+    "legibility",
     "evaluation",
     "budgets",
+    "calibration",
     "experiments",
     "report",
     "gateway",
@@ -30,8 +33,9 @@ ROOMS = [
 ]
 TORCH_FREE = ["tiers", "signals", "budgets", "evaluation", "published", "data"]
 TORCH_FREE_MODULES = [
-    "stakes.vision.geometry", "stakes.vision.resize", "stakes.vision.decode", "stakes.vision.carry",
-    "stakes.vision.ladder", "stakes.budgets.policy", "stakes.budgets.plan", "stakes.experiments.published",
+    "stakes.vision.geometry", "stakes.vision.image.resize", "stakes.vision.image.decode",
+    "stakes.calibration.arms.plan",
+    "stakes.vision.geometry.ladder", "stakes.budgets.policy", "stakes.budgets.plan", "stakes.experiments.published",
     "stakes.cli",
 ]  # fmt: skip
 

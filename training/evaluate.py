@@ -28,7 +28,7 @@ from training.forward import Prefix
 from training.heads import answer_loss
 from training.pool import unpack
 
-from stakes.data import pages
+from stakes.data import synthetic as pages
 from training import architectures
 
 BUDGETS = [32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576]

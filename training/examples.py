@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 from training.reader import ID, TAIL, encode
 
-from stakes.data.pages.page import Glyph, Page, Question
+from stakes.data.synthetic.page import Glyph, Page, Question
 
 QUESTIONS, LENGTH, GLYPHS = 32, 52, 4608  # slots a page, tokens a slot (question, answer, end), glyphs a page
 FIELD_CLASSES = 256  # fields are hashed into these; class 0 is "no answer here"

@@ -22,7 +22,7 @@ from training.reader import MEAN, STD
 from training.reader_llava import CAP, FAMILY, MOST_TILES, PATCH, SIDE, TILE
 
 from stakes.vision.geometry.anyres import AnyRes
-from stakes.vision.ladder import ladder
+from stakes.vision.geometry.ladder import ladder
 
 
 class Canvas(Prefix):

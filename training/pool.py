@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from training.examples import Layout, crop, fill
 
-from stakes.data import pages
+from stakes.data import synthetic as pages
 
 WEIGHTS = {"forms": 0.57, "charts": 0.25, "infographics": 0.06, "signs": 0.04, "shapes": 0.07, "swatches": 0.01}
 DENSITY = {"forms": (0.95, 1.3)}  # of every other page; small print is learnt last, so forms show more of it

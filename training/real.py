@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from stakes.evaluation.grading import grade, is_correct
-from stakes.experiments.legibility_data import SETS, real_set
+from stakes.experiments.legibility.datasets import SETS, real_set
 from stakes.models import load
 from stakes.models.base import Request
 

@@ -2,7 +2,7 @@
 
 PYTHONPATH=src:. python -m training.ship runs/reader/export reader
 
-A folder that is new in the package also needs its name in ``stakes.models.reader.SHIPPED``.
+A folder that is new in the package also needs its name in ``stakes.models.embedded.SHIPPED``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from stakes.models.reader import SHIPPED, WEIGHTS, write_checksums
+from stakes.models.embedded import SHIPPED, WEIGHTS, write_checksums
 
 FOLDERS = ("reader", "reader-small", "reader-llava")
 
@@ -31,7 +31,7 @@ def main() -> None:
     write_checksums(target)
     total = sum(f.stat().st_size for f in target.iterdir())
     if a.name not in SHIPPED.values():
-        print(f"{a.name} is not in stakes.models.reader.SHIPPED yet, so models.load does not know it")
+        print(f"{a.name} is not in stakes.models.embedded.SHIPPED yet, so models.load does not know it")
     print(f"{target}: {len(list(target.iterdir()))} files, {total / 1e6:.1f} MB")
 
 

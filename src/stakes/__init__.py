@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from stakes.signals import Judge, KeywordRule, LearnedSignal, Reading, TaskIdentity
     from stakes.tiers import Tier
     from stakes.vision.geometry import count_tokens
-    from stakes.vision.resize import Fitted, fit
+    from stakes.vision.image.resize import Fitted, fit
 
 _HOMES = {
     "Allocation": "stakes.budgets.allocate",
     "Curve": "stakes.budgets.curve",
     "Decision": "stakes.budgets.policy",
-    "Fitted": "stakes.vision.resize",
+    "Fitted": "stakes.vision.image.resize",
     "Judge": "stakes.signals",
     "KeywordRule": "stakes.signals",
     "LearnedSignal": "stakes.signals",
@@ -49,7 +49,7 @@ _HOMES = {
     "break_even": "stakes.budgets.frontier",
     "count_tokens": "stakes.vision.geometry",
     "cwe": "stakes.evaluation.statistics",
-    "fit": "stakes.vision.resize",
+    "fit": "stakes.vision.image.resize",
     "grade": "stakes.evaluation.grading",
     "mcnemar": "stakes.evaluation.statistics",
 }

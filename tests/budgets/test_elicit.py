@@ -5,7 +5,7 @@ import math
 import pytest
 
 from stakes import BadInput
-from stakes.budgets.elicit import costs_from_effort, sureness_needed
+from stakes.budgets.plan import costs_from_effort, sureness_needed
 
 
 @pytest.mark.parametrize(

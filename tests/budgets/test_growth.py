@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stakes.budgets import certificate
-from stakes.budgets.certificate import certify
 from stakes.budgets.curve import Curve
-from stakes.budgets.estimators.choose import Terms, choose
-from stakes.budgets.estimators.pooled import pooled
 from stakes.budgets.frontier import change_ratios, frontier
-from stakes.budgets.simulate import simulate
+from stakes.calibration.certify import certificate
+from stakes.calibration.certify.certificate import certify
+from stakes.calibration.certify.power import simulate
+from stakes.calibration.estimators.choose import Terms, choose
+from stakes.calibration.estimators.pooled import pooled
 from stakes.errors import InfeasibleBudget
 from stakes.evaluation.slopes import slope_test
 from stakes.evaluation.statistics import cwe_gain

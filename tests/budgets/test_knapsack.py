@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stakes.budgets.exchange import best_exchange
-from stakes.budgets.hull import ONE, TIE_LOSS, Menu, lower_hull, relax, segments, undominated
-from stakes.budgets.knapsack import Solution, solve
-from stakes.budgets.mixture import best_mixture
+from stakes.budgets.allocate import best_exchange
+from stakes.budgets.solver import (
+    ONE,
+    TIE_LOSS,
+    Menu,
+    Solution,
+    best_mixture,
+    lower_hull,
+    relax,
+    segments,
+    solve,
+    undominated,
+)
 
 RANDOMS = st.randoms(use_true_random=True)  # hypothesis chooses the seed: quicker than to choose every number
 

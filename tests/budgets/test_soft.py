@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stakes.budgets.allocate import allocate
+from stakes.budgets.per_request import at_price, expected_losses, spend, unchanged_range
 from stakes.budgets.scenarios import GRID, published
-from stakes.budgets.soft import at_price, expected_losses, spend, unchanged_range
 from stakes.errors import BadInput, InfeasibleBudget
 
 ERRORS = np.array([curve.errors for curve in published().values()])

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from stakes.budgets.policy import Policy
 from stakes.commands.calibrate import calibrate
 from stakes.commands.evaluate import evaluate
-from stakes.commands.questions import read_signal, serving_signal
+from stakes.commands.inputs import read_signal, serving_signal
 from stakes.errors import BadInput, LedgerBreach
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.evaluation.outcome_log import read_outcomes
 from stakes.signals import KeywordRule, LearnedSignal, TaskIdentity
 
 COSTS = {"high": 5.0, "low": 1.0}

@@ -12,15 +12,14 @@ import typer
 from tests.evaluation.oracle import Oracle, write_samples
 from typer.testing import CliRunner
 
-from stakes.budgets.calibrate import Calibration, calibrate
 from stakes.budgets.policy import Policy
+from stakes.calibration.calibrate import Calibration, calibrate
 from stakes.commands.calibrate import calibrate as command
-from stakes.commands.calibrate_page import print_calibration
-from stakes.commands.certainty import wanted
-from stakes.commands.certificate_page import print_shipped
+from stakes.commands.calibrate_options import wanted
+from stakes.commands.calibrate_summary import print_calibration, print_shipped
 from stakes.commands.plan import plan
 from stakes.errors import BadInput
-from stakes.evaluation.asked import ask
+from stakes.evaluation.items import ask
 from stakes.signals import KeywordRule
 
 COSTS = {"high": 5.0, "low": 1.0}

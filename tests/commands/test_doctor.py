@@ -16,9 +16,10 @@ from tests.gateway.gateways import gateway, policy
 from tests.gateway.upstream import Seen, Upstream, Wire, honest, serving
 
 from stakes import cli
-from stakes.commands import doctor, installed
-from stakes.commands.installed import Package, numbers
-from stakes.models import reader
+from stakes.commands import doctor
+from stakes.commands import doctor as installed
+from stakes.commands.doctor import Package, numbers
+from stakes.models import embedded as reader
 
 SMALL = {"prompt_tokens": 50, "completion_tokens": 1, "total_tokens": 51}
 

@@ -18,12 +18,12 @@ from tests.commands.test_calibrate import RULES, place, stakes
 from tests.evaluation.oracle import write_samples
 from tests.models.chat_server import Said, Server, completion, image_usage, parts, seen_tokens, serving
 
-from stakes.budgets.calibrate import Calibration, calibrate
 from stakes.budgets.policy import Policy
-from stakes.commands.answering import who_answers
+from stakes.calibration.calibrate import Calibration, calibrate
+from stakes.commands.options import who_answers
 from stakes.errors import BadInput, StakesError
-from stakes.evaluation.asked import Asked, ask
-from stakes.evaluation.outcomes import Outcome, read_outcomes
+from stakes.evaluation.items import Asked, ask
+from stakes.evaluation.outcome_log import Outcome, read_outcomes
 from stakes.models.endpoint import EndpointVLM
 from stakes.signals import KeywordRule
 
@@ -39,7 +39,16 @@ QUESTIONS = 12
 @pytest.fixture(scope="module")
 def served(place: Path) -> Iterator[str]:
     """The tiny model of ``place``, served by a process of its own."""
-    command = [sys.executable, "-m", "stakes.gateway.served", str(place / "vlm"), "--port", "0", "--max-tokens", "8"]
+    command = [
+        sys.executable,
+        "-m",
+        "stakes.gateway.local_server.app",
+        str(place / "vlm"),
+        "--port",
+        "0",
+        "--max-tokens",
+        "8",
+    ]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # as in tests.models.tiny
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=one_thread) as process:
         try:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.evaluation.oracle import Oracle, write_samples
 
-from stakes.budgets.calibrate import Calibration, calibrate
-from stakes.commands.calibrate_page import print_calibration
-from stakes.evaluation.asked import ask
+from stakes.calibration.calibrate import Calibration, calibrate
+from stakes.commands.calibrate_summary import print_calibration
+from stakes.evaluation.items import ask
 from stakes.signals import KeywordRule
 
 COSTS = {"high": 5.0, "low": 1.0}

@@ -17,9 +17,9 @@ from tests.commands.test_calibrate import RULES, place, stakes  # noqa: F401 (pl
 
 from stakes.budgets.policy import Policy
 from stakes.cli import main
-from stakes.commands.questions import judge_of, read_signal, served_signal
+from stakes.commands.inputs import judge_of, read_signal, served_signal
 from stakes.errors import BadInput
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.evaluation.outcome_log import read_outcomes
 
 COSTS = {"high": 5.0, "low": 1.0}
 

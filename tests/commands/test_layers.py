@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stakes.cli import main
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.evaluation.outcome_log import read_outcomes
 
 pytest.importorskip("torch", reason="the embedded reader needs it")
 

@@ -17,14 +17,14 @@ from PIL import Image
 from tests.evaluation.oracle import Oracle, write_samples
 
 from stakes import cli
-from stakes.budgets.calibrate import calibrate
-from stakes.budgets.evaluate import evaluate
-from stakes.budgets.samples_needed import SamplesNeeded, SizeRow
+from stakes.calibration.calibrate import calibrate
+from stakes.calibration.certify.power import SamplesNeeded, SizeRow
+from stakes.calibration.evaluate import evaluate
 from stakes.commands.calibrate import _explained
 from stakes.commands.evaluate import _of_one_family
 from stakes.commands.plan_samples import had, print_needed
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
-from stakes.evaluation.asked import ask
+from stakes.evaluation.items import ask
 from stakes.experiments.study import fixed_policy
 from stakes.report.html import report_html
 from stakes.signals import KeywordRule

@@ -13,7 +13,7 @@ from PIL import Image
 from tests.report.runs import make_run
 
 from stakes import cli
-from stakes.data.hub_selection import FILE
+from stakes.data.hub import FILE
 from stakes.models.base import Answer
 
 

@@ -5,7 +5,7 @@ from tests.commands.test_certify import typed
 
 from stakes import Curve
 from stakes.budgets.plan import make_plan
-from stakes.commands.plan_page import print_plan
+from stakes.commands.plan import print_plan
 
 COSTS, COUNTS = {"high": 5.0, "low": 1.0}, {"high": 300, "low": 300}
 

@@ -1,8 +1,8 @@
 """Notes on how questions were read and answered."""
 
-from stakes.commands.questions import told_pieces, told_reading
-from stakes.evaluation.asked import Asked
-from stakes.evaluation.outcomes import Outcome
+from stakes.commands.inputs import told_pieces, told_reading
+from stakes.evaluation.items import Asked
+from stakes.evaluation.outcome_log import Outcome
 from stakes.signals import KeywordRule
 
 

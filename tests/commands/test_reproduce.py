@@ -13,9 +13,9 @@ from tests.models.test_load import save
 
 from stakes.cli import main
 from stakes.commands import reproduce
+from stakes.commands.reproduce import added, command_of
 from stakes.commands.reproduce_options import SETS, TAKES
-from stakes.commands.reproduce_record import added, command_of
-from stakes.experiments.measured import TABLES
+from stakes.experiments.registry import TABLES
 from stakes.experiments.study import OFFLINE, Study
 from stakes.signals import Judge
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from tests.evaluation.oracle import Oracle, write_samples
 
-from stakes.budgets.calibrate import Calibration, calibrate
-from stakes.budgets.evaluate import evaluate
+from stakes.calibration.calibrate import Calibration, calibrate
+from stakes.calibration.evaluate import evaluate
 from stakes.cli import main
-from stakes.commands.questions import read_signal, told_reading
+from stakes.commands.inputs import read_signal, told_reading
 from stakes.errors import BadInput
-from stakes.evaluation.asked import ask
+from stakes.evaluation.items import ask
 from stakes.signals import KeywordRule, LearnedSignal, from_dict, to_dict
 
 TIERS = {"high": ["total", "date"], "low": ["title", "author"]}

@@ -9,9 +9,9 @@ import pytest
 from tests.commands.test_calibrate import RULES, place, stakes, write  # noqa: F401 (place is a fixture)
 
 from stakes.budgets.policy import Policy
-from stakes.commands.questions import served_signal
+from stakes.commands.inputs import served_signal
 from stakes.errors import BadInput
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.evaluation.outcome_log import read_outcomes
 
 
 def test_soft_writes_a_price_and_prints_the_promise(place: Path, tmp_path: Path) -> None:  # noqa: F811

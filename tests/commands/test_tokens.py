@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from stakes.commands.tokens import tokens
 from stakes.errors import BadInput, UnknownFamily, UnreadableImage
 from stakes.vision.geometry import count_tokens
-from stakes.vision.resize import fit
+from stakes.vision.image.resize import fit
 
 
 def _run(*words: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from PIL import Image
 
-from stakes.data.hub_specs import SOURCES
+from stakes.data.hub.specs import SOURCES
 
 HIGH, LOW = "What is the total amount?", "Who wrote the letter?"
 

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stakes.data.check import Findings, check
-from stakes.data.jsonl import read_samples
+from stakes.data.sample import read_samples
+from stakes.data.sight import native_tokens, page_count
+from stakes.data.validate import Findings, check
 from stakes.errors import BadInput
-from stakes.vision.sight import native_tokens, page_count
 
 GOOD = {"id": "a", "image": "p.png", "question": "What is the total?", "answers": ["$5"], "document": "p"}
 

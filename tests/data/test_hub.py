@@ -18,16 +18,15 @@ pytest.importorskip("datasets")
 from tests.data.hub_tables import HIGH, LOW, picture, row, write_copy
 
 from stakes.data.export import Item, page_items
-from stakes.data.hub import MIN_NATIVE, Scan, scaled_size, scan, write
-from stakes.data.hub_rows import parquet_files, rows
-from stakes.data.hub_selection import Selection, disjoint, require_disjoint
-from stakes.data.hub_specs import SOURCES, find_source
-from stakes.data.jsonl import read_samples
+from stakes.data.hub import MIN_NATIVE, Scan, Selection, disjoint, require_disjoint, scaled_size, scan, write
+from stakes.data.hub.rows import parquet_files, rows
+from stakes.data.hub.specs import SOURCES, find_source
+from stakes.data.sample import read_samples
+from stakes.data.sight import sight
 from stakes.errors import BadInput
 from stakes.signals import KeywordRule, TaskIdentity
-from stakes.vision.decode import probe
 from stakes.vision.geometry import count_tokens
-from stakes.vision.sight import sight
+from stakes.vision.image.decode import probe
 
 QWEN = sight("qwen2.5-vl")
 
@@ -253,7 +252,7 @@ def test_without_the_extra_the_command_to_run_is_named(monkeypatch: pytest.Monke
 
 def test_a_hub_out_of_reach_is_one_sentence(tmp_path: Path) -> None:
     code = (
-        "from stakes.data.hub_rows import rows; from stakes.data.hub_specs import SOURCES; "
+        "from stakes.data.hub.rows import rows; from stakes.data.hub.specs import SOURCES; "
         "from stakes.errors import BadInput\n"
         "try: next(rows(SOURCES['docvqa']))\n"
         "except BadInput as error: print(error)"

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from stakes import BadInput
-from stakes.data.jsonl import read_samples
-from stakes.data.sample import Sample
+from stakes.data.sample import Sample, read_samples
 
 GOOD = {"id": "q1", "image": "p.png", "question": "Total?", "answers": ["$5"], "task": "docvqa", "document": "p"}
 

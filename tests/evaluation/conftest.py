@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.evaluation.oracle import write_samples
 
-from stakes.evaluation.asked import Asked, ask
+from stakes.evaluation.items import Asked, ask
 
 
 @pytest.fixture

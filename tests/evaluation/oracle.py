@@ -16,9 +16,9 @@ from PIL import Image
 
 from stakes.data.sample import Sample
 from stakes.models.base import Answer, Request
-from stakes.vision.decode import probe
 from stakes.vision.geometry import count_tokens
-from stakes.vision.sizes import fitted_size
+from stakes.vision.image.decode import probe
+from stakes.vision.image.resize import fitted_size
 
 
 @dataclass

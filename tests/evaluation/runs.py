@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Setting
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.evaluation.items import Asked
+from stakes.evaluation.outcome_log import read_outcomes
 from stakes.evaluation.runner import Run, run
 
 GRID = (32, 96, 304)

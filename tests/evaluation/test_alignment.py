@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stakes.errors import BadInput
-from stakes.evaluation.alignment import align, best_shift, half_way
+from stakes.experiments.legibility.agreement import align, best_shift, half_way
 
 GRID = [32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576]
 DOUBLINGS = np.log2(GRID)

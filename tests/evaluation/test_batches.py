@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stakes import BadInput
-from stakes.evaluation.batches import plan_batches, stretches
+from stakes.evaluation.batching import plan_batches, stretches
 
 IMAGES = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30)
 GRID = st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True)

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stakes import BadInput, grade
-from stakes.evaluation.grading import METRICS, is_correct, is_piece
-from stakes.evaluation.vqa import vqa_normalise
+from stakes.evaluation.grading import METRICS, is_correct, is_piece, vqa_normalise
 
 TEN_YES = ["yes"] * 10
 

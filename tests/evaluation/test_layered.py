@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from tests.evaluation.oracle import Oracle
 from tests.evaluation.runs import go
 
-from stakes.budgets.arm_plan import _rounding, plan_arms
-from stakes.budgets.evaluate import evaluate, regrade
-from stakes.budgets.ledger import Ledger
+from stakes.calibration.arms.comparison import Ledger
+from stakes.calibration.arms.plan import _rounding, plan_arms
+from stakes.calibration.evaluate import evaluate, regrade
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
-from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.items import Asked
 from stakes.evaluation.layered import Layered, layered
-from stakes.evaluation.outcomes import read_outcomes
-from stakes.experiments import invariance
+from stakes.evaluation.outcome_log import read_outcomes
 from stakes.experiments.study import Study, fixed_policy
+from stakes.experiments.tables import invariance
 from stakes.models.base import Answer, Request
 from stakes.vision.selectors import make
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stakes import BadInput
-from stakes.evaluation.outcomes import Outcome, OutcomeLog, read_outcomes
+from stakes.evaluation.outcome_log import Outcome, OutcomeLog, read_outcomes
 
 ONE = Outcome(
     "q1", "page1", "high", "resolution", None, 304, 972, 300, "$1,240", False, 1.0, True, "relaxed", 41.5, "r1"

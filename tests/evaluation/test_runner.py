@@ -13,9 +13,9 @@ from tests.evaluation.oracle import Oracle, difficulty, page, write_samples
 from tests.evaluation.runs import GRID, facts, go
 
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach, UnreadableImage
-from stakes.evaluation.asked import Asked, ask, ask_pages, digest
 from stakes.evaluation.fingerprint import Setting
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.evaluation.items import Asked, ask, ask_pages, digest
+from stakes.evaluation.outcome_log import read_outcomes
 from stakes.models.base import Answer, Request
 
 

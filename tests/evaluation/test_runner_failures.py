@@ -14,9 +14,9 @@ from tests.evaluation.oracle import Oracle, write_samples
 from tests.evaluation.runs import facts, go
 
 from stakes.errors import BadInput, LedgerBreach, StakesError, UnreadableImage
-from stakes.evaluation.asked import Asked, ask
 from stakes.evaluation.fingerprint import Setting
-from stakes.evaluation.outcomes import OutcomeLog, read_outcomes
+from stakes.evaluation.items import Asked, ask
+from stakes.evaluation.outcome_log import OutcomeLog, read_outcomes
 from stakes.models.base import Answer, Request
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def test_an_image_that_goes_away_or_changes_stops_the_run_by_name(asked: list[As
 
 
 def test_an_image_that_cannot_be_decoded_is_named(asked: list[Asked], tmp_path: Path) -> None:
-    from stakes.vision.decode import open_image
+    from stakes.vision.image.decode import open_image
 
     class Decoder(Oracle):
         def _answer(self, request: Request) -> Answer:
@@ -109,7 +109,7 @@ import resource, sys
 from pathlib import Path
 from tests.evaluation.oracle import Oracle, write_samples
 from stakes.errors import StakesError
-from stakes.evaluation.asked import ask
+from stakes.evaluation.items import ask
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.runner import run
 folder = Path(sys.argv[1])

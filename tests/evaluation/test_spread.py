@@ -24,13 +24,13 @@ from tests.evaluation.workers import Mortal, Picky, gone
 from tests.models.tiny import image_processor, tiny, tokenizer
 
 from stakes.errors import BadInput, StakesError, UnreadableImage
-from stakes.evaluation import spread
-from stakes.evaluation.asked import Asked, ask, ask_pages
+from stakes.evaluation import ray as spread
 from stakes.evaluation.fingerprint import Setting
-from stakes.evaluation.outcomes import read_outcomes
+from stakes.evaluation.items import Asked, ask, ask_pages
+from stakes.evaluation.outcome_log import read_outcomes
+from stakes.evaluation.ray import TRIES, OverRay
 from stakes.evaluation.runner import Run, run
-from stakes.evaluation.spread import TRIES, OverRay
-from stakes.models.copies import copy_of, threads
+from stakes.models.loading import copy_of, threads
 
 ROOT = Path(__file__).parents[2]
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: make test-ray")
@@ -194,10 +194,10 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 import ray
 from functools import partial
 from tests.evaluation.oracle import Oracle, write_samples
-from stakes.evaluation.asked import ask
+from stakes.evaluation.items import ask
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.runner import run
-from stakes.evaluation.spread import OverRay
+from stakes.evaluation.ray import OverRay
 folder = Path(sys.argv[1])
 ray.init(address="local", num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
 asked = ask(write_samples(folder, pages=6), folder)

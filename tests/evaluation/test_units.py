@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.evaluation.oracle import Oracle, write_samples
 
-from stakes.budgets.calibrate import Calibration, calibrate
-from stakes.budgets.evaluate import evaluate
-from stakes.budgets.seen import digests, unseen
+from stakes.budgets.policy import digests, unseen
+from stakes.calibration.calibrate import Calibration, calibrate
+from stakes.calibration.evaluate import evaluate
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
-from stakes.evaluation.asked import Asked, ask
-from stakes.evaluation.outcomes import read_outcomes
-from stakes.evaluation.units import told_joined, units
+from stakes.evaluation.items import Asked, ask, told_joined, units
+from stakes.evaluation.outcome_log import read_outcomes
 from stakes.signals import KeywordRule
 
 COSTS = {"high": 5.0, "low": 1.0}

@@ -42,7 +42,7 @@ class Picky(Oracle):
     """Opens what it is asked about, as a real model does."""
 
     def _answer(self, request: Request) -> Answer:
-        from stakes.vision.decode import open_image
+        from stakes.vision.image.decode import open_image
 
         open_image(request.image)
         return super()._answer(request)

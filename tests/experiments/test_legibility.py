@@ -18,13 +18,13 @@ from PIL import Image
 pytest.importorskip("rapidocr", reason="needs the extra [ocr]")
 
 from stakes.errors import BadInput
-from stakes.evaluation.asked import Asked
+from stakes.evaluation.items import Asked
 from stakes.experiments.legibility import Findings, run_legibility
-from stakes.experiments.legibility_arms import _within_tiers, print_weights
-from stakes.experiments.legibility_data import SIDE, real_set, scaled
-from stakes.experiments.legibility_tables import tables
-from stakes.models.ocr import Legibility
-from stakes.models.ocr_engine import Line
+from stakes.experiments.legibility.arms import _within_tiers, print_weights
+from stakes.experiments.legibility.datasets import SIDE, real_set, scaled
+from stakes.experiments.legibility.tables import tables
+from stakes.legibility.engine import Line
+from stakes.legibility.model import Legibility
 
 PAGES, READS_FROM = 12, 8.0
 PRINT = {"high": 24.0, "low": 16.0}  # heights on the smallest page; others are up to twice as high

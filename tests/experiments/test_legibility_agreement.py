@@ -13,12 +13,12 @@ import pytest
 pytest.importorskip("rapidocr", reason="needs the extra [ocr]")
 
 from stakes.cli import main
-from stakes.evaluation.asked import Asked, ask_pages
-from stakes.experiments.legibility_agreement import Agreements, agreement_tables, run_agreement
+from stakes.evaluation.items import Asked, ask_pages
+from stakes.experiments.legibility.agreement import Agreements, agreement_tables, run_agreement
 from stakes.models.base import Answer, Request
-from stakes.vision.decode import probe
 from stakes.vision.geometry import count_tokens
-from stakes.vision.sizes import fitted_size
+from stakes.vision.image.decode import probe
+from stakes.vision.image.resize import fitted_size
 
 PER_TIER, LOST = 24, 3
 

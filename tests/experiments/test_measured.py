@@ -12,16 +12,16 @@ from PIL import Image
 from tests.data.hub_tables import HIGH, LOW, row, write_copy
 
 from stakes.errors import BadInput
-from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Setting
-from stakes.evaluation.outcomes import read_outcomes
-from stakes.experiments import invariance, latency
-from stakes.experiments.measured import TABLES, experiment
+from stakes.evaluation.items import Asked
+from stakes.evaluation.outcome_log import read_outcomes
+from stakes.experiments.registry import TABLES, experiment
 from stakes.experiments.study import Study, first_of_each_tier
+from stakes.experiments.tables import invariance, latency
 from stakes.models.base import Answer, Request
-from stakes.vision.decode import open_image
 from stakes.vision.geometry import count_tokens
-from stakes.vision.sizes import fitted_size
+from stakes.vision.image.decode import open_image
+from stakes.vision.image.resize import fitted_size
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 
 from stakes import published
 from stakes.experiments import published as experiment
-from stakes.experiments.check import check_value
+from stakes.experiments.table import check_value
 from stakes.signals.judge import RUBRIC
 from stakes.signals.keywords import KEYWORDS
 
@@ -52,7 +52,7 @@ def test_a_tampered_figure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     changed["frontier"][2]["cwe"]["5"] = 0.250
     changed["label_validation"]["llm_judge"]["kappa"] = 0.46
     changed["latency_a100_resolution_ms"]["304"]["ms"] = 346.1
-    for module in ("published", "published_labels", "published_tables"):
+    for module in ("published", "published_tables"):
         monkeypatch.setattr(f"stakes.experiments.{module}.figures", lambda: changed)
     names = set(_failing())
     assert {

@@ -16,7 +16,7 @@ import httpx
 import openai
 from tests.gateway.gateways import url_of
 
-from stakes.models.reader import shipped_folder
+from stakes.models.embedded import shipped_folder
 
 STARTS_S = 400.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # a guest on its machine

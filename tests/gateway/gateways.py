@@ -15,9 +15,9 @@ from tests.gateway.upstream import until
 from stakes import Policy
 from stakes.budgets.policy import TierPlan
 from stakes.gateway.app import check_policy, create_app
-from stakes.gateway.door import server_options
+from stakes.gateway.proxy.http_limits import server_options
 from stakes.gateway.reload import Served
-from stakes.gateway.running import running
+from stakes.gateway.run import running
 from stakes.gateway.settings import Settings
 
 HIGH, LOW = 256, 64

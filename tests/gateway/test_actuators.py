@@ -10,9 +10,9 @@ from tests.gateway.gateways import PAGE, ask, gateway, policy
 from tests.gateway.upstream import Upstream
 
 from stakes import BadInput, count_tokens
-from stakes.gateway import actuators
-from stakes.gateway.actuators import choose_rung, engine_rungs
-from stakes.gateway.refusal import Refused
+from stakes.gateway.proxy import actuators
+from stakes.gateway.proxy.actuators import choose_rung, engine_rungs
+from stakes.gateway.proxy.errors import Refused
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stakes.gateway import base64_text
-from stakes.gateway.read_request import dump, dump_images, read_call
+from stakes.gateway.proxy import images as base64_text
+from stakes.gateway.proxy.request import dump, dump_images, read_call
 
 ALPHABET = "ABCxyz019+/="
 

@@ -18,7 +18,7 @@ from PIL import Image
 from tests.gateway.gateways import Gateway, ask, calibrated, gateway, policy
 from tests.gateway.upstream import Upstream
 
-from stakes.data import pages
+from stakes.data import synthetic as pages
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: make test-browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -37,8 +37,8 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def reader() -> Iterator[str]:
     """The embedded reader behind its own server."""
-    from stakes.gateway.running import running
-    from stakes.gateway.served import app_of
+    from stakes.gateway.local_server.app import app_of
+    from stakes.gateway.run import running
     from stakes.models import load
 
     with running(app_of(load("embedded"), "embedded")) as address:

@@ -12,9 +12,9 @@ from tests.gateway.gateways import Gateway, gateway, policy
 from tests.gateway.upstream import until
 
 from stakes import models
-from stakes.data import pages
-from stakes.gateway.running import running
-from stakes.gateway.served import app_of
+from stakes.data import synthetic as pages
+from stakes.gateway.local_server.app import app_of
+from stakes.gateway.run import running
 from stakes.models import Request
 
 PAGES, SYNTHETIC = 200, 100

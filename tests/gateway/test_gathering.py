@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from stakes.gateway.gathering import Full, Gathering
+from stakes.gateway.local_server.batching import Full, Gathering
 
 
 def test_what_waits_while_a_batch_is_answered_becomes_the_next_batch() -> None:

@@ -8,9 +8,9 @@ from PIL import Image
 from tests.gateway.gateways import ask, encoded, gateway, policy, url_of
 from tests.gateway.upstream import Upstream
 
-from stakes.gateway import base64_text
-from stakes.gateway.images import foretell, measure_bytes, shrink
-from stakes.gateway.refusal import Refused
+from stakes.gateway.proxy import images as base64_text
+from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.images import foretell, measure_bytes, shrink
 from stakes.gateway.settings import Limits
 from stakes.vision.geometry import accepted_size, count_tokens
 

@@ -13,9 +13,10 @@ from PIL import Image
 from tests.gateway.gateways import HIGH, PAGE, Gateway, ask, encoded, gateway, page, policy, url_of
 from tests.gateway.upstream import Seen, Upstream, Wire, image_sizes
 
-from stakes.gateway import live, recent
-from stakes.gateway.plan import Pair, Plan
-from stakes.gateway.recent import Recent
+from stakes.gateway.monitoring import dashboard as live
+from stakes.gateway.monitoring import recent
+from stakes.gateway.monitoring.recent import Recent
+from stakes.gateway.proxy.fit import Pair, Plan
 from stakes.gateway.reload import Rules
 
 KEY = {"authorization": "Bearer correct-horse"}

@@ -77,7 +77,7 @@ def test_a_failure_of_our_own_is_open_or_closed_by_setting(
     def broken(*_: object) -> object:
         raise RuntimeError("0xdeadbeef is a secret")
 
-    monkeypatch.setattr("stakes.gateway.prepare.shrink", broken)
+    monkeypatch.setattr("stakes.gateway.proxy.fit.shrink", broken)
     for fail, status in (("open", 200), ("closed", 500)):
         with gateway(upstream.url, fail=fail) as front:
             reply = http.post(f"{front.base_url}/chat/completions", json=ask())

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from stakes.data import pages
+from stakes.data import synthetic as pages
 from stakes.errors import BadInput
-from stakes.gateway import png
-from stakes.gateway.png import write_png
+from stakes.gateway.proxy import images as png
+from stakes.gateway.proxy.images import write_png
 
 
 def pixels(data: bytes) -> NDArray[np.uint8]:

@@ -9,7 +9,7 @@ from tests.gateway.upstream import Upstream, until
 
 from stakes import Policy
 from stakes.gateway import app
-from stakes.gateway.logs import LOGGER
+from stakes.gateway.monitoring.logs import LOGGER
 from stakes.gateway.reload import Served
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.gateway.gateways import ask, encoded, gateway, page
 from tests.gateway.upstream import Seen, Upstream, Wire, image_sizes, serving
 
-from stakes.gateway.refusal import Refused
-from stakes.gateway.remote import Fetcher, is_public_address, read_url
+from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.remote import Fetcher, is_public_address, read_url
 
 PAGE = encoded(page())
 PRIVATE = [

@@ -15,7 +15,7 @@ from tests.gateway.upstream import Seen, Upstream, Wire, frame, until
 
 from stakes import BadInput
 from stakes.commands.serve_rules import about_policy, first_words
-from stakes.gateway.running import serve
+from stakes.gateway.run import serve
 
 BUDGETS = ["--budget", "high=256", "--budget", "low=64"]
 

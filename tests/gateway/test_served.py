@@ -18,13 +18,13 @@ from starlette.applications import Starlette
 from tests.gateway.upstream import until
 from tests.models.tiny import image_processor, picture, tiny
 
-from stakes.gateway import served
-from stakes.gateway.running import running
-from stakes.gateway.served import app_of
+from stakes.gateway.local_server import app as served
+from stakes.gateway.local_server.app import app_of
+from stakes.gateway.run import running
 from stakes.models.base import Request
-from stakes.models.chat import chat_body
 from stakes.models.endpoint import EndpointVLM
-from stakes.models.images import EncodedCache
+from stakes.models.endpoint.chat import chat_body
+from stakes.models.local.image_cache import EncodedCache
 
 PAGE = picture(280, 224)  # 80 tokens, on the grid
 MODEL = replace(tiny("qwen2_5_vl"), cache=EncodedCache())

@@ -14,15 +14,13 @@ from tests.gateway.gateways import gateway, policy
 from tests.gateway.test_served import MODEL, PAGE, body_of, chat, url_of
 from tests.models.tiny import picture
 
-from stakes.gateway.answers import answer_text
-from stakes.gateway.meter import compare
-from stakes.gateway.metrics import Metrics
-from stakes.gateway.plan import Plan
-from stakes.gateway.replies import Told
-from stakes.gateway.response_replies import response, response_events
-from stakes.gateway.running import running
-from stakes.gateway.served import app_of
-from stakes.gateway.usage import Tap
+from stakes.gateway.local_server.app import app_of
+from stakes.gateway.local_server.replies import Told, response, response_events
+from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.monitoring.shadow import answer_text
+from stakes.gateway.proxy.fit import Plan
+from stakes.gateway.proxy.usage import Tap, compare
+from stakes.gateway.run import running
 from stakes.models.base import Request
 
 OTHER = picture(280, 224, 1)

@@ -16,7 +16,7 @@ from tests.gateway.upstream import Script, Seen, Upstream, Wire, honest, image_s
 from stakes import count_tokens
 from stakes.cli import main
 from stakes.errors import BadInput
-from stakes.gateway.answers import answer_text
+from stakes.gateway.monitoring.shadow import answer_text
 from stakes.gateway.settings import Settings
 
 NATIVE = 100  # tokens of this page, above both budgets

@@ -6,13 +6,13 @@ import pytest
 from tests.gateway.gateways import ask, encoded, gateway, page, url_of
 from tests.gateway.upstream import Upstream
 
+from stakes.budgets.controller import Controller
 from stakes.budgets.curve import Curve
+from stakes.budgets.per_request import SoftPlan
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
 from stakes.budgets.scenarios import published
-from stakes.budgets.soft_plan import SoftPlan
 from stakes.commands.serve_rules import about_policy, first_words
-from stakes.gateway.controller import Controller
-from stakes.gateway.decide import choose, images_digest
+from stakes.gateway.proxy.decide import choose, images_digest
 
 
 def policy(price: float) -> Policy:

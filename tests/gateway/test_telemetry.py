@@ -20,11 +20,11 @@ from tests.gateway.upstream import Upstream, until
 
 from stakes import BadInput
 from stakes.gateway.app import check_policy, create_app
-from stakes.gateway.door import server_options
+from stakes.gateway.monitoring.telemetry import Telemetry
+from stakes.gateway.proxy.http_limits import server_options
 from stakes.gateway.reload import Served
-from stakes.gateway.running import running
+from stakes.gateway.run import running
 from stakes.gateway.settings import Settings
-from stakes.gateway.telemetry import Telemetry
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE = int(PARENT.split("-")[1], 16)

@@ -24,10 +24,9 @@ from tests.gateway.upstream import Upstream, image_sizes
 
 from stakes import TaskIdentity
 from stakes.budgets.policy import TierPlan
-from stakes.gateway.decide import choose
-from stakes.gateway.header_text import MOST_BYTES, names, plain, text_of
-from stakes.gateway.read_request import may_hold_image, parse, read_call
-from stakes.gateway.refusal import Refused
+from stakes.gateway.proxy.decide import choose
+from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.request import MOST_BYTES, may_hold_image, names, parse, plain, read_call, text_of
 from stakes.signals import to_dict
 
 

@@ -10,9 +10,9 @@ import pytest
 from tests.gateway.gateways import PAGE, Gateway, ask, gateway, policy
 from tests.gateway.upstream import Seen, Upstream, Wire, honest, until, usage
 
-from stakes.gateway.logs import LOGGER, JsonLines, clean
-from stakes.gateway.probe import compare
-from stakes.gateway.usage import Tap
+from stakes.gateway.monitoring.logs import LOGGER, JsonLines, clean
+from stakes.gateway.monitoring.probe import compare
+from stakes.gateway.proxy.usage import Tap
 
 
 @pytest.fixture

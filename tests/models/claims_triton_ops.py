@@ -11,9 +11,9 @@ from tests.models.recorded import fresh, requests
 from torch import Tensor
 from torch.nn.functional import linear
 
-from stakes.models import plain_ops as plain
-from stakes.models import triton_ops as fast
-from stakes.models.fast_decode import FastDecoder
+from stakes.models.fast import torch_ops as plain
+from stakes.models.fast import triton_ops as fast
+from stakes.models.fast.decoder import FastDecoder
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ import torch
 from tests.models.tiny import image_processor, picture, tiny
 from torch import Tensor
 
-from stakes.models import plain_ops as plain
-from stakes.models import triton_ops as fast
-from stakes.models.triton_windows import Shape, attend_windows, takes_windows
-from stakes.models.vision_packed import PackedEncoder
+from stakes.models.fast import torch_ops as plain
+from stakes.models.fast import triton_ops as fast
+from stakes.models.fast.triton_attention import Shape, attend_windows, takes_windows
+from stakes.models.fast.vision_packed import PackedEncoder
 
 WINDOWS = [[1], [4], [16], [36], [64], [64, 48, 64, 36, 1, 16, 4], [3, 0, 17]]
 

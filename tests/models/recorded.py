@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from tests.models.tiny import picture, tiny
 
-from stakes.models import Request, plain_ops
-from stakes.models.fast_decode import FastDecoder
-from stakes.models.images import EncodedCache
-from stakes.models.local import LocalVLM
+from stakes.models import Request
+from stakes.models.fast import torch_ops as plain_ops
+from stakes.models.fast.decoder import FastDecoder
+from stakes.models.local.image_cache import EncodedCache
+from stakes.models.local.vlm import LocalVLM
 
 SIZES = [(150, 120), (90, 200), (120, 90)]
 QUESTIONS = ["What is it?", "How much is the total on this page?", "Who?"]

@@ -10,8 +10,8 @@ import torch
 from tests.models.tiny import FAMILIES, picture, tiny
 
 from stakes.errors import BadInput
-from stakes.models.about import family_of, identity, image_features, native_tokens
 from stakes.models.base import Request
+from stakes.models.identity import family_of, identity, image_features, native_tokens
 
 
 def differs(one: dict[str, str], other: dict[str, str]) -> set[str]:
@@ -41,8 +41,8 @@ def test_one_weight_the_prompt_the_pixels_or_the_length_make_another_model() -> 
 def test_a_large_model_is_known_by_some_of_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("qwen2_vl")
     whole = identity(model)["weights"]
-    monkeypatch.setattr("stakes.models.about.WHOLE", 1000)
-    monkeypatch.setattr("stakes.models.about.SAMPLED", 8)
+    monkeypatch.setattr("stakes.models.identity.WHOLE", 1000)
+    monkeypatch.setattr("stakes.models.identity.SAMPLED", 8)
     part = identity(model)["weights"]
     assert part != whole
     for weight in model.model.parameters():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from stakes.models import plain_ops
+from stakes.models.fast import torch_ops as plain_ops
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32

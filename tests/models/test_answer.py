@@ -13,8 +13,8 @@ from tests.models.tiny import FAMILIES, blank, picture, tiny
 
 from stakes.errors import BadInput, LedgerBreach, UnreadableImage
 from stakes.models import VLM, Request
-from stakes.models.images import Encoded, EncodedCache
-from stakes.models.local import LocalVLM
+from stakes.models.local.image_cache import Encoded, EncodedCache
+from stakes.models.local.vlm import LocalVLM
 
 QWEN = FAMILIES[:3]
 
@@ -60,7 +60,7 @@ def test_by_deletion_the_prompt_holds_exactly_the_budget(family: str) -> None:
 
 @pytest.mark.parametrize("family", QWEN)
 def test_by_resizing_the_processor_takes_exactly_what_fit_predicted(family: str) -> None:
-    from stakes.vision.resize import fit
+    from stakes.vision.image.resize import fit
 
     model = fresh(family)
     dice = np.random.default_rng(5)

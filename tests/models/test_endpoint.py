@@ -15,10 +15,10 @@ from tests.models.endpoints import PAGE, Ask, ask
 from stakes import models
 from stakes.errors import BadInput, StakesError, UnknownFamily, UnreadableImage
 from stakes.models import VLM, Answer, Request
-from stakes.models.about import family_of, identity, native_tokens
 from stakes.models.endpoint import EndpointVLM
+from stakes.models.identity import family_of, identity, native_tokens
 from stakes.vision.geometry import count_tokens
-from stakes.vision.resize import fit
+from stakes.vision.image.resize import fit
 
 # The scripted server drops connections on purpose; its own half-closed sockets are not what is tested.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

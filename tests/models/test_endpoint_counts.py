@@ -13,7 +13,7 @@ from tests.models.tiny import picture, tiny
 from stakes.errors import LedgerBreach
 from stakes.models import Request
 from stakes.models.endpoint import EndpointVLM
-from stakes.vision.resize import fit
+from stakes.vision.image.resize import fit
 
 # The scripted server drops connections on purpose; its own half-closed sockets are not what is tested.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

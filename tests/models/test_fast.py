@@ -11,11 +11,11 @@ from tests.models.recorded import QUESTIONS, RECORDABLE, Replayed, bucketed, fre
 from tests.models.tiny import FAMILIES, blank, picture, stock_inputs, tiny, token_id
 
 from stakes.models import Request
-from stakes.models.clock import Clock
-from stakes.models.decoding import greedy
-from stakes.models.fast_decode import FastDecoder
-from stakes.vision.deletion import pack
-from stakes.vision.deletion_layers import dropping
+from stakes.models.fast.decoder import FastDecoder
+from stakes.models.local.decode import greedy
+from stakes.models.local.timing import Clock
+from stakes.vision.deletion.exact import pack
+from stakes.vision.deletion.inside_layers import dropping
 from stakes.vision.selectors import make
 
 

@@ -12,15 +12,13 @@ from tests.models.recorded import RECORDABLE, Replayed, fresh, requests
 from tests.models.tiny import FAMILIES, image_processor, picture, tiny
 
 from stakes.errors import BadInput
-from stakes.models import plain_ops
-from stakes.models.fast_decode import FastDecoder
-from stakes.models.fast_packing import packed, widen
-from stakes.models.fast_state import columns_for, rows_for, tokens_for
-from stakes.models.fast_weights import joined, known
-from stakes.models.images import EncodedCache
-from stakes.models.static_cache import StaticCache
-from stakes.models.vision_packed import PackedEncoder
-from stakes.vision.deletion import pack
+from stakes.models.fast import torch_ops as plain_ops
+from stakes.models.fast.decoder import FastDecoder
+from stakes.models.fast.layers import joined, known
+from stakes.models.fast.state import StaticCache, columns_for, packed, rows_for, tokens_for, widen
+from stakes.models.fast.vision_packed import PackedEncoder
+from stakes.models.local.image_cache import EncodedCache
+from stakes.vision.deletion.exact import pack
 
 
 @torch.inference_mode()

@@ -20,12 +20,13 @@ from tests.models.tiny import FAMILIES, stock_inputs, tiny
 from torch import Tensor
 
 from stakes.errors import BadInput
-from stakes.models import Request, plain_ops
-from stakes.models.fast_decode import FastDecoder
-from stakes.models.graphs import Graphs
-from stakes.models.images import EncodedCache
-from stakes.models.local import LocalVLM
-from stakes.models.ops import chosen
+from stakes.models import Request
+from stakes.models.fast import torch_ops as plain_ops
+from stakes.models.fast.cuda_graphs import Graphs
+from stakes.models.fast.decoder import FastDecoder
+from stakes.models.fast.ops import chosen
+from stakes.models.local.image_cache import EncodedCache
+from stakes.models.local.vlm import LocalVLM
 from stakes.vision.selectors import redundancy as reference
 from stakes.vision.selectors.base import Scene
 from stakes.vision.selectors.redundancy import Redundancy

@@ -14,9 +14,9 @@ import torch
 from tests.models.tiny import image_processor, picture, tiny
 from torch import Tensor
 
-from stakes.models import plain_ops
-from stakes.models.graphs import Graphs
-from stakes.models.vision_packed import PackedEncoder
+from stakes.models.fast import torch_ops as plain_ops
+from stakes.models.fast.cuda_graphs import Graphs
+from stakes.models.fast.vision_packed import PackedEncoder
 
 DEVICE = torch.device("cuda")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -47,8 +47,8 @@ def drawn(lengths: list[int], heads: int, width: int, dtype: torch.dtype) -> tup
 def test_windows_are_as_near_to_the_truth_as_turned_and_attended(
     lengths: list[int], heads: int, width: int, dtype: torch.dtype
 ) -> None:
-    from stakes.models import triton_ops
-    from stakes.models.triton_windows import attend_windows
+    from stakes.models.fast import triton_ops
+    from stakes.models.fast.triton_attention import attend_windows
 
     states, cos, sin, ends = drawn(lengths, heads, width, dtype)
     more: Any = (ends, lengths, max(lengths), width**-0.5)
@@ -64,7 +64,7 @@ def test_windows_are_as_near_to_the_truth_as_turned_and_attended(
 @torch.inference_mode()
 def test_patches_that_32_bits_do_not_count_are_where_they_belong() -> None:
     """The last window begins 2^31 numbers into the heap."""
-    from stakes.models.triton_windows import attend_windows
+    from stakes.models.fast.triton_attention import attend_windows
 
     count = 64 * (2**31 // (64 * 3840) + 2)
     if torch.cuda.mem_get_info()[0] < 4 * 3840 * count:
@@ -83,7 +83,7 @@ def test_patches_that_32_bits_do_not_count_are_where_they_belong() -> None:
 
 @torch.inference_mode()
 def test_a_recorded_kernel_reads_what_stands_there_now() -> None:
-    from stakes.models import triton_ops
+    from stakes.models.fast import triton_ops
 
     states, cos, sin, ends = drawn(PAGE, 16, 80, torch.bfloat16)
     graphs = Graphs(DEVICE)
@@ -101,7 +101,7 @@ def test_a_recorded_kernel_reads_what_stands_there_now() -> None:
 @pytest.mark.parametrize("count", [1, 4])
 @torch.inference_mode()
 def test_an_encoder_is_as_near_to_the_truth_as_the_stock_one(count: int) -> None:
-    from stakes.models import triton_ops
+    from stakes.models.fast import triton_ops
 
     pages = [picture(*size, seed=i) for i, size in enumerate([(150, 120), (260, 130), (64, 300), (224, 224)][:count])]
     inputs = image_processor("qwen2_5_vl")(images=pages, return_tensors="pt")

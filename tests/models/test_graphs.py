@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from stakes.models.graphs import Graphs
+from stakes.models.fast.cuda_graphs import Graphs
 
 
 class Stream:

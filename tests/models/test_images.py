@@ -11,9 +11,10 @@ from PIL import Image
 from tests.models.recorded import fresh
 
 from stakes.errors import UnreadableImage
-from stakes.models import Request, images
-from stakes.models.encoding import encode_ahead
-from stakes.models.images import Opened, open_all, open_once
+from stakes.models import Request
+from stakes.models.local import image_cache as images
+from stakes.models.local.image_cache import Opened, open_all, open_once
+from stakes.models.local.prompt import encode_ahead
 
 
 def page(seed: int) -> Image.Image:

@@ -14,10 +14,10 @@ import torch
 from tests.models.tiny import FAMILIES, picture, stock_inputs, tiny, token_id
 
 from stakes.models import Request
-from stakes.models.clock import Clock
-from stakes.models.decoding import Decoded, greedy
-from stakes.models.images import EncodedCache
-from stakes.vision.deletion import Selection, delete, pack
+from stakes.models.local.decode import Decoded, greedy
+from stakes.models.local.image_cache import EncodedCache
+from stakes.models.local.timing import Clock
+from stakes.vision.deletion.exact import Selection, delete, pack
 
 SIZES = [(150, 120), (90, 200), (64, 64)]
 QUESTIONS = ["What is it?", "How much is the total on this page?", "Who?"]
@@ -57,8 +57,8 @@ def test_keep_all_equals_stock_generate(
     family: str, attention: str, count: int, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if encoder == "stock":
-        monkeypatch.setattr("stakes.models.qwen_vl.faster", nullcontext)
-        monkeypatch.setattr("stakes.models.qwen_vl.takes_one_frame", lambda _: False)
+        monkeypatch.setattr("stakes.models.local.qwen_vl.faster", nullcontext)
+        monkeypatch.setattr("stakes.models.local.qwen_vl.takes_one_frame", lambda _: False)
     ours, tokens, logits = _both(family, attention, count)
     assert ours.tokens == [_upto_end(row) for row in tokens.tolist()]
     assert len({tuple(row) for row in ours.tokens}) == count, "the answers say nothing if they are all alike"

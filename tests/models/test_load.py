@@ -16,8 +16,7 @@ from tests.models.tiny import FAMILIES, image_processor, picture, tiny, tokenize
 from stakes import models
 from stakes.errors import BadInput
 from stakes.models import Request
-from stakes.models.copies import check_copied
-from stakes.models.hub import ask_hub
+from stakes.models.loading import ask_hub, check_copied
 
 
 def save(family: str, folder: Path) -> Path:
@@ -129,7 +128,7 @@ def test_a_hub_that_is_slow_is_asked_with_its_own_patience(monkeypatch: pytest.M
         def log_message(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr("stakes.models.hub.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("stakes.models.loading.TIMEOUT_S", 0.3)
     with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:

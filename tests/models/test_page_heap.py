@@ -11,9 +11,8 @@ from tests.models.recorded import fresh
 from tests.models.tiny import picture
 
 from stakes.models import Request
-from stakes.models.page_heap import runs, stacked
-from stakes.models.patches import Patches
-from stakes.models.qwen_vl import QwenVL
+from stakes.models.fast.patches import Patches
+from stakes.models.local.qwen_vl import QwenVL, runs, stacked
 
 SIZES = [(112, 84), (112, 84), (84, 112), (112, 84), (150, 120), (84, 112)]  # 150 x 120: the processor resizes it
 

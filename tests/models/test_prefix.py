@@ -14,17 +14,17 @@ from tests.models.tiny import FAMILIES, picture, tiny
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from stakes.models import Request, prefix
-from stakes.models.cache import empty
-from stakes.models.clock import Clock
-from stakes.models.decoding import Decoded, forward, greedy
-from stakes.models.folding import attend, folding
-from stakes.models.images import EncodedCache
-from stakes.models.last_column import last_column
-from stakes.models.local import LocalVLM
-from stakes.models.prefix import first, plan, read, rest
-from stakes.vision.deletion import pack
-from stakes.vision.deletion_layers import causal_mask
+from stakes.models import Request
+from stakes.models.local import prefix
+from stakes.models.local.attention import attend, folding, last_column
+from stakes.models.local.decode import Decoded, forward, greedy
+from stakes.models.local.image_cache import EncodedCache
+from stakes.models.local.kv_cache import empty
+from stakes.models.local.prefix import first, plan, read, rest
+from stakes.models.local.timing import Clock
+from stakes.models.local.vlm import LocalVLM
+from stakes.vision.deletion.exact import pack
+from stakes.vision.deletion.inside_layers import causal_mask
 
 QUESTIONS = ("What is the total?", "Who?", "A much longer question than the others, is it not?", "When was that?")
 
@@ -134,7 +134,7 @@ def test_the_prefix_is_paid_by_all_its_requests_alike(monkeypatch: pytest.Monkey
         args[-1].spent["prefill"] += 4e6
         return past
 
-    monkeypatch.setattr("stakes.models.local.read", slow)
+    monkeypatch.setattr("stakes.models.local.vlm.read", slow)
     answers = fresh("qwen2_5_vl").answer([Request(picture(150, 120, 1), question) for question in QUESTIONS])
     assert [round(answer.timings["prefill"] / 1e6, 1) for answer in answers] == [1.0] * 4
     assert set(answers[0].timings) == {"encoder", "selector", "prefill", "decode", "host"}

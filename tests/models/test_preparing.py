@@ -13,15 +13,17 @@ from tests.models.recorded import fresh
 from tests.models.tiny import FAMILIES, picture
 
 from stakes.errors import BadInput
-from stakes.models import Request, encoding, page_heap, preparing
-from stakes.models.images import by_area, open_all
-from stakes.models.prefix import chosen
-from stakes.models.preparing import prepare
-from stakes.vision.deletion import Prompt, Selection, delete, zero_mask
+from stakes.models import Request
+from stakes.models.local import prompt as encoding
+from stakes.models.local import prompt as preparing
+from stakes.models.local import qwen_vl as page_heap
+from stakes.models.local.image_cache import by_area, open_all
+from stakes.models.local.prefix import chosen
+from stakes.models.local.prompt import prepare
+from stakes.vision.deletion.exact import Prompt, Selection, delete, upload, zero_mask
 from stakes.vision.selectors import base
 from stakes.vision.selectors.base import Scene, Selector
 from stakes.vision.selectors.redundancy import Redundancy
-from stakes.vision.upload import upload
 
 
 def assert_same(found: Prompt, expected: Prompt) -> None:

@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 
 from stakes import models
-from stakes.data import pages
+from stakes.data import synthetic as pages
 from stakes.errors import BadInput
-from stakes.models import Request, reader
+from stakes.models import Request
+from stakes.models import embedded as reader
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], int]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_operation_compiles_for_the_7b_model_on_a_gpu(case: str) -> None:
-    from stakes.models import triton_attention, triton_ops
+    from stakes.models.fast import triton_attention, triton_ops
 
     name, signature, constants, warps = CASES[case]
     module = triton_attention if case.startswith("attend") else triton_ops

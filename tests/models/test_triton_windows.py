@@ -19,7 +19,7 @@ SIGNATURE = {"states": BF16, "cos": FP32, "sin": FP32, "ends": I32, "out": BF16,
 
 @pytest.mark.parametrize(("width", "block", "parts"), [(80, 64, (32, 16, 64, 16)), (64, 32, (32, 0, 64, 0))])
 def test_the_kernel_compiles_for_a_gpu(width: int, block: int, parts: tuple[int, int, int, int]) -> None:
-    from stakes.models.triton_windows import SHAPE, _parts, _windows_kernel
+    from stakes.models.fast.triton_attention import SHAPE, _parts, _windows_kernel
 
     assert (*_parts(width // 2), *_parts(width)) == parts
     constants = {"HEADS": 16, "WIDTH": width, **dict(zip(("MAIN", "MORE", "WIDE", "TAIL"), parts, strict=True))}

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from tests.models.tiny import FAMILIES, image_processor, picture, tiny
 
-from stakes.models.patches import arrange, learn
-from stakes.models.vision_fast import by_size, embed, faster, takes_one_frame, windows
+from stakes.models.fast.patches import arrange, learn
+from stakes.models.fast.vision_encoder import by_size, embed, faster, takes_one_frame, windows
 
 QWEN = FAMILIES[:3]
 SIZES = [(150, 120), (260, 130), (64, 300), (224, 224)]
@@ -156,7 +156,7 @@ def test_equal_windows_are_attended_in_one_call(monkeypatch: pytest.MonkeyPatch)
         calls.append(tuple(query.shape))
         return inner(query, *args, **kwargs)
 
-    monkeypatch.setattr("stakes.models.vision_fast.scaled_dot_product_attention", spy)
+    monkeypatch.setattr("stakes.models.fast.vision_encoder.scaled_dot_product_attention", spy)
     model.encode(picture(140, 140), exact=False, attention=False)  # 5 x 5 tokens in windows of 2 x 2
     assert [shape[0] for shape in calls] == [4, 4, 1, 1, 4, 4, 1]
 

@@ -11,8 +11,8 @@ from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from stakes.models import ARCHITECTURES
-from stakes.models.local import LocalVLM
-from stakes.models.processing import Processor
+from stakes.models.local.processor import Processor
+from stakes.models.local.vlm import LocalVLM
 
 tf: Any = transformers  # its annotations of configurations are narrower than what they take
 torch.set_num_threads(1)  # these tensors are so small that a second thread only costs

@@ -8,7 +8,7 @@ from pathlib import Path
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.policy import CurveRecord, Policy, TierPlan
-from stakes.evaluation.outcomes import Outcome
+from stakes.evaluation.outcome_log import Outcome
 from stakes.signals import KeywordRule, to_dict
 from stakes.signals.task import TaskIdentity
 

@@ -15,8 +15,7 @@ from tests.report.runs import HOSTILE, make_run, write_samples
 
 from stakes.budgets.allocate import allocate
 from stakes.report.html import Wishes, report_html
-from stakes.report.run import Run, read_run
-from stakes.report.sources import from_samples
+from stakes.report.run import Run, from_samples, read_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: make test-browser")
 pytest.importorskip("vl_convert", reason="a report needs the report extra")

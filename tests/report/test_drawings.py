@@ -14,7 +14,7 @@ pytest.importorskip("vl_convert", reason="drawings need the report extra")
 
 
 def test_every_figure_is_drawn_with_the_runs_numbers(tmp_path: Path) -> None:
-    from stakes.report.drawings import draw_all
+    from stakes.report.svg import draw_all
 
     run = read_run(make_run(tmp_path, {"high": 5.0, "low": 1.0}))
     made = {path.stem: path.read_text() for path in draw_all(run, tmp_path / "figures")}
@@ -33,7 +33,7 @@ def test_every_figure_is_drawn_with_the_runs_numbers(tmp_path: Path) -> None:
 
 
 def test_one_tier_has_no_frontier_and_a_hostile_name_stays_text(tmp_path: Path) -> None:
-    from stakes.report.drawings import draw_all
+    from stakes.report.svg import draw_all
 
     run = read_run(make_run(tmp_path, {HOSTILE: 1.0}, evaluated=False))
     made = {path.stem: path.read_text() for path in draw_all(run, tmp_path / "figures")}

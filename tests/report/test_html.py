@@ -11,12 +11,10 @@ from pathlib import Path
 import pytest
 from tests.report.runs import HOSTILE, make_run, outcome, write_log, write_samples
 
-from stakes.budgets.policy import Policy
-from stakes.budgets.seen import digests
+from stakes.budgets.policy import Policy, digests
 from stakes.errors import BadInput
 from stakes.report.html import Wishes, report_html, safe_json
-from stakes.report.run import read_run
-from stakes.report.sources import from_pages, from_samples
+from stakes.report.run import from_pages, from_samples, read_run
 
 pytest.importorskip("vl_convert", reason="a report needs the report extra")
 COSTS = {"high": 5.0, "low": 1.0}
@@ -173,9 +171,8 @@ def test_a_log_of_another_run_and_wrong_files_are_refused_or_said(tmp_path: Path
 def test_pages_are_drawn_again_and_deletion_draws_the_kept_tokens(tmp_path: Path) -> None:
     from tests.models.tiny import tiny
 
-    from stakes.data.pages import samples
-    from stakes.report.gallery import make_gallery
-    from stakes.report.kept import bits
+    from stakes.data.synthetic import samples
+    from stakes.report.gallery import bits, make_gallery
 
     path = make_run(tmp_path, COSTS, mechanism="deletion", evaluated=False)
     asked = [(f"{page.document}/{page.questions.index(q)}", q) for page, q in samples("forms", "test", 1)]

@@ -14,7 +14,7 @@ import pytest
 from tests.report.runs import make_run, write_samples
 
 from stakes.budgets.curve import Curve
-from stakes.report.text import bars, curves_text, frontier_text, plot
+from stakes.report.terminal import bars, curves_text, frontier_text, plot
 
 STAKES = [sys.executable, "-m", "stakes.cli"]
 

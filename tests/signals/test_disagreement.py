@@ -4,7 +4,7 @@ import pytest
 
 from stakes.errors import BadInput
 from stakes.signals import count_kinds, disagreements
-from stakes.signals.disagreement import kind_of
+from stakes.signals.agreement import kind_of
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from stakes.errors import BadInput
-from stakes.signals.linear import LinearModel, softmax
-from stakes.signals.ngrams import ngrams, words
+from stakes.signals.linear import LinearModel, ngrams, softmax, words
 
 QUESTIONS = [
     "What is the date of the letter?", "Who signed the letter?", "What is the total?", "What is the title of it?",

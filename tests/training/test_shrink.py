@@ -18,7 +18,7 @@ from training.examples import Layout, fill  # noqa: E402
 from training.forward import FastForward, Geometry  # noqa: E402
 from training.pool import WEIGHTS, unpack  # noqa: E402
 
-from stakes.data import pages  # noqa: E402
+from stakes.data import synthetic as pages  # noqa: E402
 from training import architectures, check, moments, reader, schedule, shrink  # noqa: E402
 
 CPU = torch.device("cpu")

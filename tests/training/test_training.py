@@ -21,8 +21,8 @@ from training.pool import Pool, draw_into, unpack  # noqa: E402
 from training.state import Progress, export, load_state, load_travelled, save_state  # noqa: E402
 from training.train import Trainer, build  # noqa: E402
 
-from stakes.data import pages  # noqa: E402
-from stakes.data.pages.page import Glyph, Page, Question  # noqa: E402
+from stakes.data import synthetic as pages  # noqa: E402
+from stakes.data.synthetic.page import Glyph, Page, Question  # noqa: E402
 from training import check, images, reader, schedule  # noqa: E402
 
 

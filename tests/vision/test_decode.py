@@ -13,7 +13,7 @@ from PIL import ExifTags, Image, ImageFile
 from tests.vision.image_files import chunk, encode, png, same, scene
 
 from stakes.errors import UnreadableImage
-from stakes.vision.decode import FORMATS, MAX_PIXELS, open_image, probe
+from stakes.vision.image.decode import FORMATS, MAX_PIXELS, open_image, probe
 
 WHITE, RED = (255, 255, 255), (255, 0, 0)
 

@@ -16,7 +16,7 @@ from PIL import Image, ImageFile
 from tests.vision.image_files import chunk, encode, png, scene
 
 from stakes.errors import BadInput, UnreadableImage
-from stakes.vision.decode import FORMATS, MAX_PIXELS, one_scan, open_image, probe
+from stakes.vision.image.decode import FORMATS, MAX_PIXELS, one_scan, open_image, probe
 
 
 def _scans() -> bytes:

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 from tests.vision.image_files import encode, scene, tiff
 
-from stakes.vision.decode import Picture, open_image
-from stakes.vision.sight import page_count
+from stakes.data.sight import page_count
+from stakes.vision.image.decode import Picture, open_image
 
 RAMP = np.tile(np.linspace(0, 1, 16), (4, 1))
 

@@ -10,12 +10,12 @@ from tests.models.tiny import FAMILIES, picture, tiny
 from torch import Tensor
 
 from stakes.models import Request
-from stakes.models.clock import Clock
-from stakes.models.decoding import Decoded, greedy
-from stakes.models.local import LocalVLM
-from stakes.models.preparing import Job, question_embeds
-from stakes.vision.deletion import Batch, Selection, delete, pack, zero_mask
-from stakes.vision.deletion_layers import dropping
+from stakes.models.local.decode import Decoded, greedy
+from stakes.models.local.prompt import Job, question_embeds
+from stakes.models.local.timing import Clock
+from stakes.models.local.vlm import LocalVLM
+from stakes.vision.deletion.exact import Batch, Selection, delete, pack, zero_mask
+from stakes.vision.deletion.inside_layers import dropping
 from stakes.vision.selectors import SELECTORS, make
 from stakes.vision.selectors.base import Scene, Selector
 from stakes.vision.selectors.fastv import FastV

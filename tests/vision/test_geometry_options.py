@@ -13,7 +13,7 @@ from PIL import Image
 from stakes.errors import BadInput
 from stakes.vision.geometry import smart_resize
 from stakes.vision.geometry.anyres import AnyRes
-from stakes.vision.geometry.gemma import MENU, Gemma3, Gemma4
+from stakes.vision.geometry.patches import MENU, Gemma3, Gemma4
 from stakes.vision.geometry.tiles import AspectTiles, SplitTiles
 
 pytest.importorskip("transformers")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.geometry import count_tokens
-from stakes.vision.ladder import Rung, _best_pair, _steps, _walk, align_ladders, ladder
+from stakes.vision.geometry.ladder import Rung, _best_pair, _steps, _walk, align_ladders, ladder
 
 
 def _total(rungs: list[Rung]) -> int:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.geometry import accepted_size, count_tokens, families, family
-from stakes.vision.own_shape import nearest_size
-from stakes.vision.sizes import fitted_size
+from stakes.vision.image.resize import fitted_size
+from stakes.vision.image.tile_sizes import nearest_size
 
 SHAPED = ("pixtral", "mistral3", "gpt-4o", "o1", "gpt-4.1-mini", "o4-mini", "claude", "claude-opus-4.7", "gemini")
 SIDES = st.one_of(st.integers(1, 1200), st.integers(1, 20))

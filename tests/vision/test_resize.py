@@ -14,10 +14,9 @@ import pytest
 from PIL import ExifTags, Image, ImageDraw, ImageFilter, ImageFont
 
 from stakes.errors import BadInput, InfeasibleBudget, UnknownFamily, UnreadableImage
-from stakes.vision.decode import Picture
 from stakes.vision.geometry import count_tokens, families, family, smart_resize
-from stakes.vision.resize import fit
-from stakes.vision.sizes import best_grid, fitted_size
+from stakes.vision.image.decode import Picture
+from stakes.vision.image.resize import best_grid, fit, fitted_size
 
 BUDGETS = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
 FACTOR_FAMILIES = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl")

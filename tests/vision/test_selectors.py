@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
-from stakes.vision.deletion import Selection
+from stakes.vision.deletion.exact import Selection
 from stakes.vision.selectors import SELECTORS, make
 from stakes.vision.selectors.attention import received
 from stakes.vision.selectors.base import Scene, Selector

@@ -11,7 +11,7 @@ from tests.models.tiny import FAMILIES, blank, picture, stock_inputs, tiny
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.models import Request
-from stakes.vision.deletion import Selection
+from stakes.vision.deletion.exact import Selection
 from stakes.vision.selectors import make
 from stakes.vision.selectors.fastv import FastV
 from stakes.vision.selectors.layers import LayerView, Stage

@@ -13,10 +13,10 @@ from tests.vision.test_deletion import BUDGETS, decode, masked_logits, others, u
 from torch import Tensor
 
 from stakes.errors import BadInput
-from stakes.models.local import LocalVLM
-from stakes.models.preparing import Job
-from stakes.vision.deletion import Selection, pack
-from stakes.vision.deletion_layers import Drops, dropping
+from stakes.models.local.prompt import Job
+from stakes.models.local.vlm import LocalVLM
+from stakes.vision.deletion.exact import Selection, pack
+from stakes.vision.deletion.inside_layers import Drops, dropping
 from stakes.vision.selectors.layers import LayerSelector, LayerView
 from stakes.vision.selectors.pyramiddrop import PyramidDrop
 from stakes.vision.selectors.sparsevlm import SparseVLM, raters

@@ -11,6 +11,8 @@ smooths that away unless asked (``isotonic``). Paper, section "Calibrate-Then-Al
     '0.251 0.354'
 """
 
+from __future__ import annotations
+
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +21,9 @@ from functools import cached_property
 from typing import Literal, SupportsIndex
 
 from stakes.errors import BadInput
+
+MOST_TOKENS = 10**9
+
 
 Method = Literal["wilson", "clopper-pearson"]
 
@@ -87,7 +92,7 @@ class Curve:
         """Confidence intervals at every budget, pointwise."""
         return tuple(self.interval(budget, level, method) for budget in self.budgets)
 
-    def isotonic(self) -> "Curve":
+    def isotonic(self) -> Curve:
         """The nearest non-increasing curve in count-weighted least squares: a view for people, not a certificate."""
         from scipy.optimize import isotonic_regression
 
@@ -156,3 +161,52 @@ def _integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
                 f"a {name} is a whole number, not {value!r}; round it yourself if that is what you mean"
             ) from None
     return tuple(whole)
+
+
+# Which budgets did the paper measure at?
+
+
+PAPER_MEAN = 304
+PAPER_GRID = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
+
+
+# Which budgets are measured? Those asked for, or the paper's scaled to the mean; what cannot work is said at once.
+#
+# >>> budgets_to_measure([304, 32, 160], mean_budget=160, floor=None)
+# [32, 160, 304]
+
+
+def budgets_to_measure(grid: Sequence[int] | None, mean_budget: int, floor: int | None) -> list[int]:
+    """The grid, sorted; refused where no choice from it can keep to the floor and to the mean."""
+    if not 1 <= mean_budget <= MOST_TOKENS:
+        raise BadInput(f"the mean budget is 1 to {MOST_TOKENS:,} tokens an image, not {mean_budget}")
+    check_floor(floor)
+    budgets = sorted(set(default_grid(mean_budget) if grid is None else grid))
+    if not budgets or budgets[0] < 1:
+        raise BadInput(f"a grid needs budgets of at least one token, not {list(grid or ())}")
+    permitted = [budget for budget in budgets if budget >= (floor or 1)]
+    if not permitted:
+        raise BadInput(
+            f"the floor of {floor} lies above every budget of the grid (at most {budgets[-1]}); lower it, or give "
+            "larger budgets with --grid"
+        )
+    if permitted[0] > mean_budget:
+        held = f" at or above the floor of {floor}" if permitted[0] > budgets[0] else ""
+        raise BadInput(
+            f"the smallest budget of the grid{held} is {permitted[0]}, above the mean budget of {mean_budget}"
+        )
+    return budgets
+
+
+def check_floor(floor: int | None) -> None:
+    """A floor is a budget; none permits the whole grid."""
+    if floor is not None and floor < 1:
+        raise BadInput(f"the floor is at least one token, not {floor}; leave it out to permit every budget")
+
+
+def default_grid(mean_budget: int) -> tuple[int, ...]:
+    """The paper's thirteen budgets, which pair up to twice its mean of 304, scaled to another mean."""
+    if mean_budget < 1:
+        raise BadInput(f"the mean budget is at least one token an image, not {mean_budget}")
+    scaled = {max(1, round(budget * mean_budget / PAPER_MEAN)) for budget in PAPER_GRID}
+    return tuple(sorted(scaled))

@@ -12,7 +12,7 @@ from typing import Any
 
 from stakes.budgets.curve import Curve, curve_from_answers
 from stakes.errors import BadInput
-from stakes.evaluation.outcomes import Outcome, read_outcomes
+from stakes.evaluation.outcome_log import Outcome, read_outcomes
 
 
 def read_curves(path: str | Path) -> dict[str, Curve]:

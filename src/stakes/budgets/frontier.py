@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from stakes.budgets.allocate import Allocation, allocate
 from stakes.budgets.curve import Curve
-from stakes.budgets.hull import TIE
+from stakes.budgets.solver import TIE
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.statistics import RATIOS
 

@@ -8,11 +8,20 @@ from typing import Annotated
 
 import typer
 
-from stakes.commands.answering import Who, server_counts, told_counts
-from stakes.commands.asking import asks_a_model
-from stakes.commands.certainty import Ceilings, Confidence, EstimatorName, wanted
-from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import (
+from stakes.commands.calibrate_options import (
+    Ceilings,
+    Confidence,
+    EstimatorName,
+    Passes,
+    Race,
+    Soft,
+    race_wanted,
+    told_race,
+    told_soft,
+    wanted,
+    with_soft,
+)
+from stakes.commands.inputs import (
     SIGNAL_HELP,
     Log,
     Pages,
@@ -30,8 +39,8 @@ from stakes.commands.questions import (
     told_units,
     whole_numbers,
 )
-from stakes.commands.sparing import Passes, Race, Soft, race_wanted, told_race, told_soft, with_soft
-from stakes.commands.spreading import Spread
+from stakes.commands.options import Spread, Who, asks_a_model, server_counts, told_counts
+from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 
 
@@ -84,9 +93,9 @@ def calibrate(
     Example: stakes calibrate samples.jsonl --race --passes 2700
     Example: stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1 --family qwen3-vl --key-env MY_KEY
     """
-    from stakes.budgets.calibrate import calibrate as run_calibration
-    from stakes.budgets.calibrate import check_tiers
-    from stakes.budgets.grid import budgets_to_measure
+    from stakes.budgets.curve import budgets_to_measure
+    from stakes.calibration.calibrate import calibrate as run_calibration
+    from stakes.calibration.calibrate import check_tiers
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import progress_on
     from stakes.tiers import parse_costs
@@ -157,7 +166,7 @@ def calibrate(
             }
         )
         return
-    from stakes.commands.calibrate_page import print_calibration
+    from stakes.commands.calibrate_summary import print_calibration
 
     shown = agreement if reader is None or soft else None
     print_calibration(found, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost))
@@ -170,7 +179,7 @@ def calibrate(
 @contextmanager
 def _explained(grid: list[int] | None, mean_budget: int, model: object, mechanism: str) -> Iterator[None]:
     """A budget that no image can take, and that nobody typed, is the scaled grid's: say so, and what to type."""
-    from stakes.budgets.grid import default_grid
+    from stakes.budgets.curve import default_grid
 
     try:
         yield

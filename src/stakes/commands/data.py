@@ -12,7 +12,8 @@ from stakes.errors import BadInput
 from stakes.evaluation.progress import share_done
 
 if TYPE_CHECKING:
-    from stakes.data.check import Findings, Problem
+    from stakes.data.validate import Findings, Problem
+
 
 app = typer.Typer(help="Look at a samples file, fetch a benchmark, draw synthetic pages.", no_args_is_help=True)
 
@@ -32,8 +33,8 @@ def check(
 
     Example: stakes data check questions.jsonl --largest-budget 576
     """
-    from stakes.data.check import check as look
-    from stakes.vision.sight import native_tokens, page_count
+    from stakes.data.sight import native_tokens, page_count
+    from stakes.data.validate import check as look
 
     native = native_tokens(family, decode=not quick)
     size = file.stat().st_size if file.is_file() else 0
@@ -74,11 +75,10 @@ def fetch(
 
     Example: stakes data fetch docvqa --out docvqa --per-tier 300 --skip 257
     """
-    from stakes.commands.questions import check_apart
-    from stakes.data.hub import scan, write
-    from stakes.data.hub_selection import FILE, Selection
+    from stakes.commands.inputs import check_apart
+    from stakes.data.hub import FILE, Selection, scan, write
+    from stakes.data.sight import sight
     from stakes.signals import TaskIdentity
-    from stakes.vision.sight import sight
 
     check_apart(out / FILE, *(place / FILE if place.is_dir() else place for place in apart_from or ()))
     scanned = scan(

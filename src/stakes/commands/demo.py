@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stakes.commands.inputs import check_writable
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import check_writable
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
-    from stakes.evaluation.asked import Asked
+    from stakes.evaluation.items import Asked
+
 
 MEAN = 304
 GRID = (32, 160, 304, 448, 576)
@@ -31,17 +32,16 @@ def demo(
 
     Example: stakes demo
     """
-    from stakes.budgets.calibrate import calibrate
-    from stakes.budgets.evaluate import evaluate
+    from stakes.calibration.calibrate import calibrate
+    from stakes.calibration.evaluate import evaluate
     from stakes.commands.calibrate import calibration_log
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import progress_on
     from stakes.models import load
-    from stakes.report.bundle import converter
     from stakes.report.html import report_html
-    from stakes.report.run import read_run
+    from stakes.report.run import from_pages, read_run
     from stakes.report.sentences import verdict
-    from stakes.report.sources import from_pages
+    from stakes.report.svg import converter
     from stakes.signals import KeywordRule
 
     started = time.perf_counter()
@@ -88,7 +88,7 @@ def demo(
 
 def _few_a_page(split: str, per_tier: int) -> "list[Asked]":
     """``per_tier`` questions of each tier, at most ``PER_PAGE`` of them on one page."""
-    from stakes.evaluation.asked import ask_pages
+    from stakes.evaluation.items import ask_pages
 
     taken: dict[tuple[str, str], int] = {}
     of_tier: dict[str, int] = {}

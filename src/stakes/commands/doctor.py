@@ -1,18 +1,77 @@
 """``stakes doctor``: is everything there that a run needs, and if not, what to do?"""
 
 import platform
+import re
+import sys
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands.installed import Package, installed, version
 from stakes.commands.output import AsJson, print_json, print_table
 from stakes.errors import BadInput, StakesError
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
-    from stakes.gateway.checkup import Check
+    from stakes.gateway.monitoring.probe import Check
+
+
+# What of stakes is installed? Its own packages and those of each extra, beside the versions that it asks for.
+#
+# installed()[0]          # Package('numpy', '', '2.0', '2.4.6')
+
+
+FOR_MAKERS = {"dev", "bench", "browser", "docs"}  # extras that no user needs
+_WANTED = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:>=\s*([0-9.]+))?")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)""")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that stakes asks for; ``extra`` is "" for its core, ``found`` None where it is not installed."""
+
+    name: str
+    extra: str
+    least: str
+    found: str | None
+
+    @property
+    def good(self) -> bool:
+        """Installed and new enough."""
+        return self.found is not None and numbers(self.found) >= numbers(self.least)
+
+
+def installed() -> list[Package]:
+    """Every package of the core and of the extras for users, as this installation's own metadata names them."""
+    packages = []
+    for line in metadata.requires("stakes") or []:
+        wanted, _, marker = line.partition(";")
+        extra, found = _EXTRA.search(marker), _WANTED.match(wanted.strip())
+        name = extra[1] if extra else ""
+        elsewhere = "!= 'win32'" in marker.replace('"', "'") and sys.platform == "win32"  # the one marker that we use
+        if found and name not in FOR_MAKERS and not elsewhere:
+            packages.append(Package(found[1], name, found[2] or "0", version(found[1])))
+    return packages
+
+
+def version(name: str) -> str | None:
+    """The installed version of a package, None where there is none."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """``2.13.0+cpu`` as (2, 13): what can be compared; zeros at the end mean nothing."""
+    found = re.match(r"\d+(?:\.\d+)*", text)
+    parts = [int(part) for part in found[0].split(".")] if found else []
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
 
 # What each extra is for, in the words of somebody who has not got it.
 PURPOSES = {
@@ -99,7 +158,7 @@ def _extras(packages: list[Package]) -> list[Row]:
 
 
 def _weights() -> list[Row]:
-    from stakes.models.reader import SHIPPED, shipped_folder
+    from stakes.models.embedded import SHIPPED, shipped_folder
 
     rows = []
     for name in SHIPPED:
@@ -144,7 +203,7 @@ def _policy(path: Path | None, actuator: str) -> "tuple[Policy | None, list[Row]
 
 def _cautions(rules: "Policy") -> list[Row]:
     """Nothing to stop at, and not to be passed over: what the policy rests on."""
-    from stakes.gateway.cautions import cautions
+    from stakes.gateway.reload import cautions
 
     return [_row("policy basis", "warning", *_split(sentence)) for sentence in cautions(rules)]
 
@@ -162,7 +221,7 @@ def _upstream(
     import asyncio
 
     try:
-        from stakes.gateway.checkup import check_upstream
+        from stakes.gateway.monitoring.probe import check_upstream
         from stakes.gateway.settings import Settings
     except ImportError as error:
         return [_row("upstream", "bad", f"not asked: {error.name} is missing", "pip install 'stakes[gateway]'")]
@@ -183,7 +242,7 @@ def _upstream(
 def _other_actuator(actuator: str, family: str) -> str:
     """Which actuators would do, where this one is what does not fit the family."""
     from stakes.errors import UnknownFamily
-    from stakes.gateway.actuators import fitting
+    from stakes.gateway.proxy.actuators import fitting
 
     try:
         good = fitting(family)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.answering import Who
-from stakes.commands.asking import asks_a_model
+from stakes.budgets.policy import Policy
+from stakes.calibration.arms.comparison import Comparison
+from stakes.calibration.evaluate import Evaluation
 from stakes.commands.calibrate import calibration_log
-from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import (
+from stakes.commands.inputs import (
     SIGNAL_HELP,
     Log,
     Pages,
@@ -27,8 +27,10 @@ from stakes.commands.questions import (
     told_reading,
     told_units,
 )
-from stakes.commands.spreading import Spread
+from stakes.commands.options import Spread, Who, asks_a_model
+from stakes.commands.output import AsJson, print_json, print_table, show
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
+from stakes.report.sentences import OTHER_SIGNAL, soft_stakes, told_uniform, verdict
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
@@ -68,8 +70,8 @@ def evaluate(
 
     Example: stakes evaluate held-out.jsonl --policy policy.json --model ./my-vlm
     """
-    from stakes.budgets import evaluate as judge
     from stakes.budgets.policy import Policy
+    from stakes.calibration import evaluate as judge
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import progress_on
     from stakes.tiers import parse_costs
@@ -111,7 +113,6 @@ def evaluate(
         told = {"verdict": verdict(found), "uniform": told_uniform(found, rules), "soft_stakes": soft_stakes(rules)}
         print_json({"policy": str(policy), "log": str(outcomes or log), **found.record(), **told})
         return
-    from stakes.commands.evaluate_page import print_evaluation
 
     print_evaluation(found, rules, str(outcomes or log))
 
@@ -119,7 +120,7 @@ def evaluate(
 @contextmanager
 def _of_one_family(rules: "Policy", model: object) -> Iterator[None]:
     """Budgets that a model cannot take may have been measured in another family's tokens: say so."""
-    from stakes.models.about import family_of
+    from stakes.models.identity import family_of
 
     try:
         yield
@@ -135,7 +136,7 @@ def _of_one_family(rules: "Policy", model: object) -> Iterator[None]:
 
 def _calibrated_on(policy: Path, rules: "Policy") -> set[str]:
     """The documents of a policy that does not keep them, from its own log, where that stands beside it still."""
-    from stakes.evaluation.outcomes import read_outcomes
+    from stakes.evaluation.outcome_log import read_outcomes
 
     behind = calibration_log(policy)
     if rules.documents is not None or not behind.is_file():
@@ -153,7 +154,7 @@ def _reader(word: str | None, rules: "Policy") -> "Signal | None":
 
 def _answers(samples: Path | None, pages: str | None, per_tier: int) -> dict[str, tuple[str, ...]]:
     """The acceptable answers by sample; of a file no image is opened."""
-    from stakes.data.jsonl import read_samples
+    from stakes.data.sample import read_samples
 
     if samples is not None and pages is None:
         return {sample.id: sample.answers for sample in read_samples(samples)}
@@ -168,3 +169,94 @@ def _ratios(text: str) -> list[float]:
     if not read or not all(0 < ratio < float("inf") for ratio in read):
         raise BadInput(f"--ratios takes numbers above 0 with commas between, such as 1,2,5, not {text!r}")
     return read
+
+
+# How an evaluation reads to a person: one table of arms, one of cost ratios, and what to make of them.
+
+
+def _draw(seen: Comparison) -> None:
+    """CWE of every arm as bars, where the screen has room for them."""
+    from stakes.report.terminal import bars, room
+
+    if width := room():
+        typer.echo("cost-weighted error\n" + bars({row.arm: row.cwe for row in seen.rows}, width) + "\n")
+
+
+def _print_luck(seen: Comparison) -> None:
+    """Each arm against uniform; a table of its own, so that both fit a screen of 80 columns."""
+    rows = [
+        (
+            row.arm,
+            f"{row.gain.value:+.3f}" + ("" if row.gain.few else f" [{row.gain.low:+.3f}, {row.gain.high:+.3f}]"),
+            f"{row.dear.b}:{row.dear.c}",
+            f"{row.dear.p:.2g}",
+            "" if row.break_even is None else show(row.break_even),
+        )
+        for row in seen.rows
+        if row.gain is not None and row.dear is not None
+    ]
+    if rows:
+        few = next(row.gain.few for row in seen.rows if row.gain is not None)
+        columns = [
+            "arm",
+            "fall of CWE" if few else "fall of CWE, 95 %",
+            f"mended:broken, {seen.dearest}",
+            "p",
+            "pays from r",
+        ]
+        print_table(f"Against uniform; {few}" if few else "Against uniform", columns, rows)
+
+
+HELD_OUT = {
+    True: "Held out: the policy was calibrated on none of these documents.",
+    False: "NOT held out: the policy was calibrated on some of these documents.",
+    None: "Whether these documents are held out is NOT known: neither this policy nor a log beside it says what it was "
+    "calibrated on.",
+}
+
+
+def print_evaluation(found: Evaluation, policy: Policy, log: str) -> None:
+    """Print the whole page."""
+    if found.basis == "legibility":
+        typer.echo("LEGIBILITY, not a VLM's error: whether the print at each answer's place can still be read.")
+    if len(found.apart):
+        typer.echo(f"{found.apart}.")
+    seen = found.comparison
+    tiers = list(seen.counts)
+    rows = [
+        (row.arm, *(row.errors[tier] for tier in tiers), row.average, row.cwe, f"{row.spent:,}") for row in seen.rows
+    ]
+    columns = [
+        "arm",
+        *(f"error {tier}" for tier in tiers),
+        "average",
+        "CWE",
+        "tokens" if found.plan.rounding is None else "tokens a layer",
+    ]
+    sizes = ", ".join(f"{count} {tier} at cost {seen.costs[tier]:g}" for tier, count in seen.counts.items())
+    print_table(f"{sizes}; {seen.documents} documents; graded {seen.metric}", columns, rows)
+    _print_luck(seen)
+    _draw(seen)
+    typer.echo(verdict(found) + "\n")
+    ratios = list(seen.rows[0].ratios)
+    table = [(f"{ratio:g}", *(row.ratios[ratio] for row in seen.rows)) for ratio in ratios]
+    print_table(
+        f"CWE when a mistake in {seen.dearest} costs r times another", ["r", *(r.arm for r in seen.rows)], table
+    )
+    rounding = found.plan.rounding
+    forced = "" if rounding is None else f", and whole tokens may force {rounding:.3%}"
+    typer.echo(
+        f"Planned {found.plan.total:,} {found.plan.counted} in every arm by {found.plan.mechanism}; "
+        f"realised totals differ by {found.deviation:.3%} at most{forced}."
+    )
+    if told := soft_stakes(policy):
+        typer.echo(told)
+    typer.echo(told_uniform(found, policy))
+    if found.plan.density:
+        typer.echo(f"The content arm goes by {found.plan.density} features.")
+    typer.echo(HELD_OUT[found.held_out])
+    if found.same_model is False:
+        typer.echo("This is another model than the one that the policy was calibrated with.")
+    if found.same_signal is False:
+        typer.echo(OTHER_SIGNAL)
+    typer.echo(f"Answers in {log}.")

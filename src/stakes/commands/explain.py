@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from stakes.commands.inputs import SERVED_SIGNAL_HELP, served_signal
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import SERVED_SIGNAL_HELP, served_signal
 
 
 def explain(

@@ -20,6 +20,7 @@ from stakes.errors import BadInput
 if TYPE_CHECKING:
     from stakes.experiments.table import Table
 
+
 NAMES = {
     "legibility": "what an OCR engine can still read on real pages, beside the published VLM figures",
     "legibility-check": "whether reading at the answers is like reading whole pages",
@@ -33,7 +34,7 @@ def legibility(
     table: str, data: Sequence[str], folder: Path, output: Path | None, as_json: bool, *, model: str, per_tier: int
 ) -> None:
     """One of these tables; ``data`` names one folder where real pages are read, and an image for the map."""
-    from stakes.commands.questions import check_writable
+    from stakes.commands.inputs import check_writable
 
     if table == "legibility-map":
         return _map(data, output or Path("legibility-map.png"), as_json)
@@ -57,13 +58,12 @@ def legibility(
 
 def _map(data: Sequence[str], output: Path, as_json: bool) -> None:
     """Of one image, or of a synthetic form."""
-    from stakes.commands.questions import check_writable
+    from stakes.commands.inputs import check_writable
     from stakes.data.sample import Sample
-    from stakes.evaluation.asked import ask, ask_pages
-    from stakes.experiments.legibility_map import BUDGETS, draw_map, shares
-    from stakes.models.ocr import Legibility
-    from stakes.models.ocr_map import legibility_map
-    from stakes.vision.decode import open_image
+    from stakes.evaluation.items import ask, ask_pages
+    from stakes.legibility.model import Legibility
+    from stakes.legibility.word_map import BUDGETS, draw_map, legibility_map, shares
+    from stakes.vision.image.decode import open_image
 
     if len(data) > 1:
         raise BadInput(f"a map is of one page, not of {len(data)}; give --data IMAGE once")
@@ -88,7 +88,7 @@ def _map(data: Sequence[str], output: Path, as_json: bool) -> None:
 def _all(data: Path, folder: Path, as_json: bool) -> dict[str, object]:
     from stakes.evaluation.progress import progress_on
     from stakes.experiments.legibility import run_legibility
-    from stakes.experiments.legibility_tables import tables
+    from stakes.experiments.legibility.tables import tables
 
     found = run_legibility(data, folder / "legibility", progress=lambda name: progress_on(sys.stderr, name))
     made = tables(found)
@@ -99,7 +99,7 @@ def _all(data: Path, folder: Path, as_json: bool) -> dict[str, object]:
 
 def _agreement(model: str, per_tier: int, folder: Path, as_json: bool) -> dict[str, object]:
     from stakes.evaluation.progress import progress_on
-    from stakes.experiments.legibility_agreement import agreement_tables, run_agreement
+    from stakes.experiments.legibility.agreement import agreement_tables, run_agreement
     from stakes.models import load
 
     found = run_agreement(
@@ -130,9 +130,9 @@ def _print(made: "Sequence[Table]") -> None:
 
 def _check(data: Path, as_json: bool) -> dict[str, object]:
     from stakes.evaluation.answerable import answerable
-    from stakes.experiments.legibility_check import check_readings
-    from stakes.experiments.legibility_data import real_set
-    from stakes.models.ocr import Legibility
+    from stakes.experiments.legibility.check import check_readings
+    from stakes.experiments.legibility.datasets import real_set
+    from stakes.legibility.model import Legibility
 
     model = Legibility()
     asked = real_set(data, "docvqa").asked

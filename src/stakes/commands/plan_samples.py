@@ -10,7 +10,8 @@ from stakes.commands.output import print_json, print_table
 
 if TYPE_CHECKING:
     from stakes.budgets.curve import Curve
-    from stakes.budgets.samples_needed import SamplesNeeded, SizeRow
+    from stakes.calibration.certify.power import SamplesNeeded, SizeRow
+
 
 SURE = 0.95
 """How sure one wants to be that as many calibrations as were counted end well."""
@@ -39,9 +40,9 @@ def plan_samples(
     as_json: bool,
 ) -> None:
     """Imagine calibrations of rising size until the certificate is had as often as wanted; one line each on stderr."""
-    from stakes.budgets.certificate import CONFIDENCE
-    from stakes.budgets.estimators import DEFAULT
-    from stakes.budgets.samples_needed import samples_needed
+    from stakes.calibration.certify.certificate import CONFIDENCE
+    from stakes.calibration.certify.power import samples_needed
+    from stakes.calibration.estimators import DEFAULT
 
     needed = samples_needed(
         curves,

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from stakes.commands.inputs import check_writable
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import check_writable
 from stakes.errors import BadInput
 
 
@@ -39,8 +39,7 @@ def report(
     Example: stakes report policy.json --samples questions.jsonl --price-per-million 0.5
     """
     from stakes.report.html import Wishes, report_html
-    from stakes.report.run import read_run
-    from stakes.report.sources import from_pages, from_samples
+    from stakes.report.run import from_pages, from_samples, read_run
 
     if samples is not None and pages is not None:
         raise BadInput("give either --samples or --pages, and not both")
@@ -70,7 +69,7 @@ def report(
         raise BadInput(f"{target} cannot be written ({error.strerror}); choose another place") from None
     drawings: list[Path] = []
     if svg is not None:
-        from stakes.report.drawings import draw_all
+        from stakes.report.svg import draw_all
 
         drawings = draw_all(found, svg)
     if as_json:

@@ -1,24 +1,73 @@
 """``stakes reproduce``: the paper's tables, recomputed or measured, beside the published figures."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stakes.commands.inputs import check_writable, signal_file
 from stakes.commands.legibility import NAMES as LEGIBILITY
 from stakes.commands.legibility import legibility
 from stakes.commands.output import AsJson, clean, print_json, print_table
-from stakes.commands.questions import check_writable, signal_file
-from stakes.commands.reproduce_options import check_gathered, check_options
-from stakes.commands.reproduce_record import added, command_of, versions
-from stakes.commands.reproduce_study import make_judge, make_study, named_sets, say_how_long
+from stakes.commands.reproduce_options import (
+    TAKES,
+    check_gathered,
+    check_options,
+    make_judge,
+    make_study,
+    named_sets,
+    say_how_long,
+)
 from stakes.errors import BadInput, InfeasibleBudget
-from stakes.experiments.measured import TABLES
+from stakes.experiments.registry import TABLES
 
 if TYPE_CHECKING:
     from stakes.experiments.study import Study
     from stakes.experiments.table import Table
+
+
+# What stands in a file of measured tables? Who answered, with which versions, and the command that makes it again.
+#
+# save_json(path, clean(added({"model": …, "versions": versions(), "tables": …}, path)))
+
+
+def added(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The record with the other tables of a file that the same model and versions made before."""
+    try:
+        old = json.loads(path.read_text("utf-8"))
+        same = all(old[part] == record[part] for part in ("model", "versions"))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return record
+    return record | {"tables": old["tables"] | record["tables"]} if same else record
+
+
+def command_of(table: str, model: str, data: list[str], study: "Study", signal: str, judge: str | None) -> str:
+    """What makes this file again, without the places of this machine."""
+    parts = [f"stakes reproduce {table}"]
+    parts += [f"--per-tier {study.per_tier}"] if "--per-tier" in TAKES[table] else []
+    parts += [f"--mechanism {study.mechanism}"] if "--mechanism" in TAKES[table] else []
+    parts += [f"--signal {signal}"] if signal != "tier" else []
+    parts += [f"--model {Path(model).name if Path(model).exists() else model}"] if model != "embedded" else []
+    parts += [f"--selector {spec}" for spec in study.selectors]
+    parts += [f"--data {word.partition('=')[0]}" for word in data]
+    if judge is not None and study.judge is not None:
+        served = f"http://HOST/v1 --judge-model {study.judge.name}"
+        parts += [f"--judge {Path(judge).name if study.judge.offline else served}"]
+    return " ".join(parts)
+
+
+def versions() -> dict[str, str]:
+    """What answered: the packages whose version can change a figure."""
+    import platform
+    from importlib import metadata
+
+    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    for name in ("stakes", "torch", "transformers", "numpy", "pillow"):
+        found[name] = metadata.version(name)
+    return found
+
 
 PUBLISHED = "published"
 NAMES = {PUBLISHED: "every published figure that follows from others, recomputed"} | {
@@ -107,7 +156,7 @@ def reproduce(
             raise BadInput(f"--judge is for the table labels, which is left out: {left_out['labels']}")
         typer.echo(f"left out: {left_out['labels']}", err=True)
     study = make_study(model, sources, count, mechanism, signal, folder, selector or [], view)
-    from stakes.experiments.measured import experiment
+    from stakes.experiments.registry import experiment
 
     say_how_long(study, sum(experiment(name).answers(study) for name in names))
     found: list[Table] = []

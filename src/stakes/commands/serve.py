@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stakes.commands.inputs import SERVED_SIGNAL_HELP, served_signal, signal_file
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import SERVED_SIGNAL_HELP, served_signal, signal_file
 from stakes.commands.serve_rules import about_policy, conditions_source, first_words, policy_of, read_settings, within
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
+
 
 EMBEDDED, FAMILY = "embedded", "qwen2.5-vl"
 
@@ -121,7 +122,10 @@ def serve(
     """
     try:
         from stakes.gateway import app as gateway
-        from stakes.gateway import door, logs, reload, running, settings
+        from stakes.gateway import reload, settings
+        from stakes.gateway import run as running
+        from stakes.gateway.monitoring import logs
+        from stakes.gateway.proxy import http_limits as door
     except ImportError as error:
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
 
@@ -177,12 +181,12 @@ def _upstream(word: str) -> Iterator[tuple[str, str | None]]:
 
     A model on this machine is served beside the gateway for as long as it runs.
     """
-    from stakes.gateway import running
+    from stakes.gateway import run as running
 
     if word.startswith(("http://", "https://")):
         yield word, None
         return
-    from stakes.gateway.served import app_of
+    from stakes.gateway.local_server.app import app_of
     from stakes.models import load
 
     model = load(word)

@@ -12,9 +12,9 @@ import typer
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
-    from stakes.budgets.conditions import Conditions
     from stakes.budgets.policy import Policy
-    from stakes.evaluation.outcomes import Outcome
+    from stakes.calibration.certify.drift import Conditions
+    from stakes.evaluation.outcome_log import Outcome
 
 
 def read_settings(context: typer.Context, path: Path | None) -> Path | None:
@@ -86,8 +86,8 @@ def policy_of(path: Path | None, budgets: list[str] | None, mean: int | None, fa
 
 def about_policy(rules: "Policy") -> dict[str, Any]:
     """What is served, for whoever started it."""
-    from stakes.gateway.cautions import cautions
-    from stakes.gateway.controller import Controller
+    from stakes.budgets.controller import Controller
+    from stakes.gateway.reload import cautions
 
     first = rules.budgets  # with soft stakes each request has its own
     if rules.soft is None:
@@ -113,8 +113,8 @@ def first_words(about: Mapping[str, Any]) -> str:
 
 def conditions_source(outcomes: Path | None, allowed: list[str] | None) -> "Callable[[Policy], Conditions]":
     """What shadow answers are held to: a person's word, else the calibration's outcomes, else what the policy says."""
-    from stakes.budgets.conditions import Conditions
-    from stakes.evaluation.outcomes import read_outcomes
+    from stakes.calibration.certify.drift import Conditions
+    from stakes.evaluation.outcome_log import read_outcomes
 
     if outcomes is not None and allowed:
         raise BadInput("give --shadow-outcomes or --shadow-allow, not both")
@@ -135,7 +135,7 @@ def conditions_source(outcomes: Path | None, allowed: list[str] | None) -> "Call
 
 
 def _measured(answers: "list[Outcome]", policy: "Policy") -> "Conditions":
-    from stakes.budgets.conditions import Conditions
+    from stakes.calibration.certify.drift import Conditions
 
     if policy.soft is not None:  # a log knows budgets by tier, and this policy gives each request its own
         raise BadInput(

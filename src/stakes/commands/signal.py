@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stakes.commands.inputs import check_writable
 from stakes.commands.output import AsJson, print_json
-from stakes.commands.questions import check_writable
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stakes.signals import LearnedSignal
     from stakes.signals.agreement import Confusion
     from stakes.signals.crossval import Scores
+
 
 app = typer.Typer(help="Train a signal on labelled questions.", no_args_is_help=True)
 
@@ -44,7 +45,7 @@ def train(
 
     Example: stakes signal train labelled.jsonl -o signal.json
     """
-    from stakes.data.jsonl import read_samples
+    from stakes.data.sample import read_samples
     from stakes.signals import LearnedSignal
     from stakes.signals.base import find_dearest
 

@@ -61,14 +61,14 @@ def _size(image: str) -> tuple[int, int]:
     size = _SIZE.fullmatch(image.strip())
     if size and not Path(image).exists():
         return int(size[1]), int(size[2])
-    from stakes.vision.decode import probe
+    from stakes.vision.image.decode import probe
 
     _, width, height = probe(image)
     return width, height
 
 
 def _fitted(width: int, height: int, budget: int, family: str) -> dict[str, object]:
-    from stakes.vision.sizes import fitted_size
+    from stakes.vision.image.resize import fitted_size
 
     size = fitted_size(width, height, budget, family)
     return {

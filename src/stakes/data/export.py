@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stakes.data import pages
+from stakes.data import synthetic as pages
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.files import write_whole
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
 
 SAMPLES = "samples.jsonl"
 

@@ -7,7 +7,7 @@ skips foreign characters would turn a damaged line into another image.
     image_source(sample, Path("runs/samples.jsonl").parent)      # Path("runs/images/p.png"), or bytes
 
 The room ``vision``, which knows pixels and tokens, stands below this one: what ``data`` needs of it is lent as a
-``Sight`` (``stakes.vision.sight.sight("qwen2.5-vl")``).
+``Sight`` (``stakes.data.sight.sight("qwen2.5-vl")``).
 """
 
 import base64
@@ -25,6 +25,7 @@ from stakes.errors import BadInput
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
 
 # Two letters at least: "C:" is a drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")

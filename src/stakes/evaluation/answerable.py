@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stakes.errors import BadInput
-from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import beside, save_json
+from stakes.evaluation.items import Asked
 from stakes.evaluation.progress import share_done
 
 

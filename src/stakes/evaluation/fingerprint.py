@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from stakes.errors import BadInput, StakesError
-from stakes.evaluation.asked import Asked
 from stakes.evaluation.grading import METRICS
-from stakes.evaluation.outcomes import Outcome, OutcomeLog, read_outcomes
+from stakes.evaluation.items import Asked
+from stakes.evaluation.outcome_log import Outcome, OutcomeLog, read_outcomes
 from stakes.files import write_whole
-from stakes.models.about import identity
 from stakes.models.base import DEFAULT_SELECTOR, SUFFIX, Mechanism
+from stakes.models.identity import identity
 
 SCHEMA = 1  # raise it when grading or answering changes what an old log would have said
 ELSEWHERE = "give --log another name"  # an option of calibrate and of evaluate

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import InfeasibleBudget
-from stakes.evaluation.asked import Asked
 from stakes.evaluation.fingerprint import Setting
-from stakes.models.about import depth_of
+from stakes.evaluation.items import Asked
+from stakes.models.identity import depth_of
 
 if TYPE_CHECKING:
     from stakes.vision.selectors.layers import LayerSelector

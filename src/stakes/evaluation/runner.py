@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
-from stakes.evaluation.answering import Answering, answers_alone, in_turn
-from stakes.evaluation.asked import Asked
-from stakes.evaluation.batches import BATCH, plan_batches, plan_some
+from stakes.evaluation.batching import BATCH, Answering, answers_alone, in_turn, plan_batches, plan_some
 from stakes.evaluation.fingerprint import ELSEWHERE, Fingerprint, Setting, admit, relabel, take
 from stakes.evaluation.grading import grade, is_correct
+from stakes.evaluation.items import Asked
 from stakes.evaluation.layered import Layered, layered
-from stakes.evaluation.outcomes import Outcome, OutcomeLog
+from stakes.evaluation.outcome_log import Outcome, OutcomeLog
 from stakes.evaluation.progress import Progress, Silent
-from stakes.models.about import family_of, native_tokens
 from stakes.models.base import VLM, Answer
-from stakes.vision.sizes import fitted_size
+from stakes.models.identity import family_of, native_tokens
+from stakes.vision.image.resize import fitted_size
 
 Lanes = Sequence[Sequence[int]]  # each gives every sample one budget
 Key = tuple[str, int]  # (sample, budget)

@@ -5,7 +5,7 @@ from typing import Any
 
 from stakes.budgets.frontier import break_even, snap
 from stakes.evaluation.statistics import mcnemar
-from stakes.experiments.check import Check, check_bound, check_fact, check_value, is_rate
+from stakes.experiments.table import Check, check_bound, check_fact, check_value, is_rate
 from stakes.published import figures
 
 PER_TIER = {"docvqa": 300, "chartqa": 200, "infographicvqa": 200}

@@ -15,20 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stakes.budgets.arm_plan import ARMS, ArmPlan, plan_arms
-from stakes.budgets.comparison import Comparison, compare
-from stakes.budgets.ledger import Ledger
 from stakes.budgets.policy import Policy, TierPlan
-from stakes.data import pages
+from stakes.calibration.arms.comparison import Comparison, Ledger, compare
+from stakes.calibration.arms.plan import ARMS, ArmPlan, plan_arms
+from stakes.data import synthetic as pages
 from stakes.errors import BadInput
-from stakes.evaluation.asked import Asked, ask, ask_pages
 from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.items import Asked, ask, ask_pages
 from stakes.evaluation.layered import layered
-from stakes.evaluation.outcomes import Outcome
+from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import Key, Lanes, run
-from stakes.models.about import family_of
 from stakes.models.base import VLM, Mechanism
+from stakes.models.identity import family_of
 from stakes.signals import Judge, KeywordRule, Signal, to_dict
 
 # the paper's data sets and the synthetic families that stand for them
@@ -83,7 +82,7 @@ class Study:
         count = self.per_tier if per_tier is None else per_tier
         if source in pages.FAMILIES:
             return ask_pages(source, self.split, count, self.signal)
-        from stakes.data.jsonl import read_samples
+        from stakes.data.sample import read_samples
 
         path = self._fetched(source.removeprefix("hub:"), count) if source.startswith("hub:") else Path(source)
         if path.is_file():
@@ -93,7 +92,7 @@ class Study:
     def _fetched(self, source: str, count: int) -> Path:
         """The samples file of a set of the hub, taken once and kept beside the logs."""
         from stakes.data.hub import scan, write
-        from stakes.vision.sight import sight
+        from stakes.data.sight import sight
 
         name, _, place = source.partition(":")
         folder = self.folder / "data" / f"{name}-{count}"

@@ -5,39 +5,78 @@ app = create_app(Settings(upstream="http://127.0.0.1:8000/v1"), Served.start(loa
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from stakes.budgets.conditions import Conditions
 from stakes.budgets.policy import Policy
+from stakes.calibration.certify.drift import Conditions
 from stakes.errors import BadInput
-from stakes.gateway import actuators, live
-from stakes.gateway.auth import Doorkeeper
-from stakes.gateway.cautions import cautions
-from stakes.gateway.forward import Upstream
-from stakes.gateway.gate import Gate
-from stakes.gateway.health import Health
-from stakes.gateway.logs import Log
-from stakes.gateway.metrics import Metrics
+from stakes.gateway.monitoring import dashboard as live
+from stakes.gateway.monitoring.dashboard import state
+from stakes.gateway.monitoring.logs import Log
+from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.monitoring.probe import Finding, probe, probe_until_known
+from stakes.gateway.monitoring.recent import Recent
+from stakes.gateway.monitoring.shadow import Shadow, conditions_of
 from stakes.gateway.openapi import description
-from stakes.gateway.prepare import Preparer
-from stakes.gateway.probe import Finding, probe, probe_until_known
-from stakes.gateway.recent import Recent
-from stakes.gateway.refusal import Refused, error_body
-from stakes.gateway.reload import Served
+from stakes.gateway.proxy import actuators
+from stakes.gateway.proxy.errors import Refused, error_body
+from stakes.gateway.proxy.fit import Preparer
+from stakes.gateway.proxy.handler import Gate
+from stakes.gateway.proxy.images import Workers
+from stakes.gateway.proxy.upstream import Doorkeeper, Upstream
+from stakes.gateway.reload import Served, cautions
 from stakes.gateway.settings import Settings
-from stakes.gateway.shadow import Shadow, conditions_of
-from stakes.gateway.state import state
-from stakes.gateway.workers import Workers
 
 if TYPE_CHECKING:
-    from stakes.gateway.telemetry import Telemetry
+    from stakes.gateway.monitoring.telemetry import Telemetry
+
+
+# Is the gateway alive, and can it serve? ``/healthz`` and ``/readyz``.
+#
+# Alive is whether it answers at all. Ready is whether the upstream answers too, asked at most every few seconds; any
+# answer but a 5xx counts, because a 401 comes from a server that works.
+
+
+_FRESH_S = 3.0
+_PATIENCE = aiohttp.ClientTimeout(total=3.0)
+
+
+@dataclass
+class Health:
+    """What is known of the upstream; ``draining`` is set when the gateway begins to shut down."""
+
+    upstream: Upstream
+    draining: bool = False
+    _asked: float = -_FRESH_S
+    _answers: bool = False
+
+    async def ready(self) -> tuple[bool, str]:
+        """Whether requests can be served, and why not."""
+        if self.draining:
+            return False, "shutting down"
+        if time.monotonic() - self._asked > _FRESH_S:
+            self._answers = await self._ask()
+            self._asked = time.monotonic()
+        return self._answers, "ready" if self._answers else "the upstream does not answer"
+
+    async def _ask(self) -> bool:
+        try:
+            async with self.upstream.session.get(
+                f"{self.upstream.base}/models", headers=self.upstream.headers((), changed=False), timeout=_PATIENCE
+            ) as reply:
+                return reply.status < 500
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
 
 
 Source = Callable[[Policy], Conditions]
@@ -67,7 +106,9 @@ def create_app(
     ``telemetry``: in place of what the settings name. ``conditions``: what shadow answers are held to.
     """
     if telemetry is None and settings.telemetry:
-        from stakes.gateway.telemetry import Telemetry  # half a second of imports that most gateways do without
+        from stakes.gateway.monitoring.telemetry import (
+            Telemetry,  # half a second of imports that most gateways do without
+        )
 
         telemetry = Telemetry.of(settings.telemetry, settings.upstream)
     metrics, log = Metrics(), Log(settings.log_questions)

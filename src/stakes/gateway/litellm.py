@@ -9,7 +9,6 @@ and in the configuration ``litellm_settings: {callbacks: stakes_hook.hook}``. Ch
 the ``x-stakes-`` headers and ``metadata.stakes_`` of a request say the same as at the gateway, and the answers carry
 the same headers. Needs the proxy's environment to have ``stakes[gateway]`` installed.
 """
-# ruff: noqa: ARG002 - LiteLLM calls its hooks with arguments that this one has no use for
 
 import asyncio
 import json
@@ -26,19 +25,18 @@ from litellm.integrations.custom_logger import CustomLogger
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 from stakes.gateway.app import check_policy
-from stakes.gateway.cautions import cautions
-from stakes.gateway.entrance import is_yes
-from stakes.gateway.header_text import names, text_of
-from stakes.gateway.logs import Log
-from stakes.gateway.meter import count
-from stakes.gateway.metrics import Metrics
-from stakes.gateway.plan import Plan
-from stakes.gateway.prepare import Preparer, Said
-from stakes.gateway.read_request import Api, dump
-from stakes.gateway.refusal import Refused
-from stakes.gateway.reload import Served
+from stakes.gateway.monitoring.logs import Log
+from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.fit import Plan, Preparer, Said
+from stakes.gateway.proxy.images import Workers
+from stakes.gateway.proxy.request import Api, dump, is_yes, names, text_of
+from stakes.gateway.proxy.usage import count
+from stakes.gateway.reload import Served, cautions
 from stakes.gateway.settings import Settings
-from stakes.gateway.workers import Workers
+
+# ruff: noqa: ARG002 - LiteLLM calls its hooks with arguments that this one has no use for
+
 
 SAID = frozenset({"stakes_tier", "stakes_task", "stakes_cost"})  # of a request's metadata
 APIS: Mapping[str, Api] = {

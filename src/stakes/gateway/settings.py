@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from stakes.errors import BadInput
 from stakes.signals.endpoint import server_name
-from stakes.vision.decode import MAX_PIXELS
+from stakes.vision.image.decode import MAX_PIXELS
 
 Mode = Literal["observe", "enforce"]
 Fail = Literal["open", "closed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ __all__ = ["VLM", "Answer", "Request", "load"]
 
 # model_type of a checkpoint's config.json -> (module, class, the family's name in geometry)
 ARCHITECTURES = {
-    "qwen2_vl": ("stakes.models.qwen_vl", "QwenVL", "qwen2-vl"),
-    "qwen2_5_vl": ("stakes.models.qwen_vl", "QwenVL", "qwen2.5-vl"),
-    "qwen3_vl": ("stakes.models.qwen_vl", "QwenVL", "qwen3-vl"),
-    "llava_onevision": ("stakes.models.llava_onevision", "LlavaOneVision", "llava-onevision"),
+    "qwen2_vl": ("stakes.models.local.qwen_vl", "QwenVL", "qwen2-vl"),
+    "qwen2_5_vl": ("stakes.models.local.qwen_vl", "QwenVL", "qwen2.5-vl"),
+    "qwen3_vl": ("stakes.models.local.qwen_vl", "QwenVL", "qwen3-vl"),
+    "llava_onevision": ("stakes.models.local.llava_onevision", "LlavaOneVision", "llava-onevision"),
 }
 
 
@@ -46,13 +47,11 @@ def load(
     if endpoint:
         raise BadInput(f"{', '.join(endpoint)} is for an http(s) address, and {name_or_path!r} is none; leave it out")
     if name_or_path == "ocr" or str(name_or_path).startswith("ocr:"):
-        from stakes.models.ocr import load_ocr
-
         if device is not None or dtype is not None or max_new_tokens is not None:
             raise BadInput(f"{name_or_path!r} reads on the CPU; device, dtype and answer length are not for it")
-        return load_ocr(name_or_path)
+        return import_module("stakes.legibility.model").load_ocr(name_or_path)  # a package below this one
+    from stakes.models.embedded import SHIPPED, shipped_folder
     from stakes.models.loading import load_local
-    from stakes.models.reader import SHIPPED, shipped_folder
 
     if name_or_path in SHIPPED:
         name_or_path = str(shipped_folder(name_or_path))

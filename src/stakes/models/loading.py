@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Iterator
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
-from stakes.models import ARCHITECTURES
+from stakes.models import ARCHITECTURES, load
 from stakes.models.base import MAX_NEW_TOKENS
-from stakes.models.reader import SHIPPED
+from stakes.models.embedded import SHIPPED
 
 if TYPE_CHECKING:
-    from stakes.models.local import LocalVLM
+    from stakes.models.local.vlm import LocalVLM
 
 
 def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | None) -> LocalVLM:
@@ -28,8 +34,7 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
         raise BadInput(
             "a model on this machine needs torch and transformers; run: pip install 'stakes[local]'"
         ) from error
-    from stakes.models.hub import ask_hub
-    from stakes.models.processing import load_processor
+    from stakes.models.local.processor import load_processor
 
     if max_new_tokens is not None and max_new_tokens < 1:
         raise BadInput(f"an answer is at least one token long, not {max_new_tokens}")
@@ -103,3 +108,127 @@ def _why(error: Exception) -> str:
     offline = any(word in text for word in ("connect", "offline", "internet", "resolve"))
     hint = "; there is no network and no copy here: give a folder that has the weights" if offline else ""
     return text.split(". ")[0][:300].rstrip(".") + hint
+
+
+# Can the hub be asked for a model at all? One short question before transformers' own, which go on for 23 seconds.
+#
+#     ask_hub("owner/model")      # "looking for owner/model on the hub" on stderr; BadInput where nobody can be
+# reached
+#
+# The hub's library asks six times, with pauses of 1, 2, 4, 8 and 8 seconds, for a file of which no copy is here. Where
+# its name has no address, or nobody listens there, twice is enough. A hub that is slow, or that answers anything at
+# all,
+# is left to transformers and its patience, and so is a model of which a copy is here.
+
+
+TIMEOUT_S = 5.0  # of the short question alone: who is slower is asked again with the hub's own
+PAUSE_S = 1.0  # a name server may miss one question
+_NO_WAY = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL}
+
+
+def ask_hub(name: str) -> None:
+    """Say that the hub is asked for this model, and fail now where it cannot be reached."""
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    try:
+        url = hf_hub_url(name, "config.json")
+        if constants.HF_HUB_OFFLINE or isinstance(try_to_load_from_cache(name, "config.json"), str):
+            return
+    except ValueError:  # no name that the hub could have; transformers says what is wrong with it
+        return
+    print(f"looking for {name} on the hub ({constants.ENDPOINT})", file=sys.stderr, flush=True)
+    for last in (False, True):
+        try:
+            get_hf_file_metadata(url, timeout=TIMEOUT_S)
+        except Exception as error:  # whichever client the hub's library has; what it says is transformers' to tell
+            why = _unreachable(error)
+            if why is None:
+                return
+            if last:
+                raise BadInput(
+                    f"no model at {name!r}: could not connect to {constants.ENDPOINT} ({why}), and there is no copy "
+                    "here; give a folder that has the weights, or try again with a network"
+                ) from error
+        else:
+            return
+        time.sleep(PAUSE_S)
+
+
+def _unreachable(error: BaseException) -> str | None:
+    """What the system said, where the host has no address or takes no connection; else None."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, socket.gaierror) or (isinstance(at, OSError) and at.errno in _NO_WAY):
+            return at.strerror or str(at)
+        at = at.__cause__ or at.__context__
+    return None
+
+
+# How does another process get the very same model? By loading it again: same name, kind of device, dtype and length.
+#
+# make = copy_of(model, "Qwen/Qwen2.5-VL-7B-Instruct")        # small enough to be sent anywhere
+# make()                                                      # there: a model of equal ``identity``
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What ``load`` is to be given; called, it loads."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> Any:
+        """The model, here."""
+        return load(self.name, **self.options)
+
+
+def copy_of(model: Any, name: str, **options: Any) -> Copy:
+    """A copy of a loaded ``model``, which ``load(name, **options)`` gave."""
+    check_copied(name)
+    device, dtype = getattr(model, "device", None), getattr(getattr(model, "model", None), "dtype", None)
+    if device is not None and dtype is not None:
+        options |= {"device": device.type, "dtype": str(dtype).removeprefix("torch.")}
+    return Copy(name, options)
+
+
+def check_copied(name: str) -> None:
+    """A model behind a server is not here to be copied, and the OCR one has found its places in this process only."""
+    if name.partition(":")[0] == "ocr":
+        raise BadInput(f"{name!r} reads pages on all cores of this machine already; leave out --ray")
+    if name.startswith(("http://", "https://")):
+        raise BadInput(
+            f"{name!r} is an address, whose server is asked many questions at once already; leave out --ray, or give a "
+            "model that the workers can load"
+        )
+
+
+def on_gpu(model: Any) -> bool:
+    """Whether the model computes on a GPU."""
+    return getattr(getattr(model, "device", None), "type", None) == "cuda"
+
+
+@contextmanager
+def off_gpu(model: Any) -> Iterator[None]:
+    """The model waits in main memory, so that a copy of it has the GPU to itself."""
+    if not on_gpu(model):
+        yield
+        return
+    import torch
+
+    home = model.device
+    model.model.to("cpu")
+    model.forget_fast_path()
+    torch.cuda.empty_cache()
+    try:
+        yield
+    finally:
+        model.model.to(home)
+
+
+def threads() -> int:
+    """How many threads a model on this machine's CPU computes with."""
+    try:
+        import torch
+    except ImportError:
+        return os.cpu_count() or 1
+    return torch.get_num_threads()

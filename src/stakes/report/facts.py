@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stakes.budgets.curve import Curve, proportion_interval
-from stakes.budgets.evaluate import Evaluation
-from stakes.evaluation.outcomes import Outcome
+from stakes.calibration.evaluate import Evaluation
+from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.statistics import RATIOS
 from stakes.report.run import Run
 from stakes.tiers import extremes

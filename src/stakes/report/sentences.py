@@ -7,9 +7,9 @@ A gain is called one only where the 95 % interval of the fall in CWE over whole 
 never of fewer than ten documents, which have no interval to speak of.
 """
 
-from stakes.budgets.comparison import ArmRow, Comparison
-from stakes.budgets.evaluate import Evaluation
 from stakes.budgets.policy import Policy
+from stakes.calibration.arms.comparison import ArmRow, Comparison
+from stakes.calibration.evaluate import Evaluation
 
 OTHER_SIGNAL = "The policy's signal has changed since this evaluation: run stakes evaluate again to judge it as it is."
 

@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from stakes.errors import BadInput
 from stakes.signals.base import Reading, is_blank, undecided
-from stakes.signals.ngrams import SPACED
+from stakes.signals.linear import SPACED
 
 KEYWORDS: tuple[str, ...] = (
     "how much", "how many", "amount", "total", "number", "no.", "date", "when", "year", "price", "cost", "percent",

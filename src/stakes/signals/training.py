@@ -25,8 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from stakes.errors import BadInput
-from stakes.signals.linear import LinearModel
-from stakes.signals.ngrams import ngrams, words
+from stakes.signals.linear import LinearModel, ngrams, words
 
 STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0)
 """The values of C that are tried, the largest the weakest penalty."""

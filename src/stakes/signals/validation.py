@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
-from stakes.signals.agreement import Confusion
+from stakes.signals.agreement import Confusion, Disagreement, count_kinds, disagreements
 from stakes.signals.base import Reading, Signal
-from stakes.signals.disagreement import Disagreement, count_kinds, disagreements
 from stakes.signals.judge import Judge
 from stakes.signals.keywords import KeywordRule
 
 if TYPE_CHECKING:
     from stakes.signals.crossval import Report
+
 
 NO_JUDGE = "no judge was given; give an endpoint (base_url and model) or a labels file"
 

@@ -14,8 +14,7 @@ import operator
 from dataclasses import replace
 
 from stakes.errors import BadInput
-from stakes.vision.geometry.factor import Factor, smart_resize
-from stakes.vision.geometry.families import Family, Formula, families, family
+from stakes.vision.geometry.families import Factor, Family, Formula, families, family, smart_resize
 from stakes.vision.geometry.families import family as named
 
 __all__ = [

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stakes.vision.selectors.base import Selector
     from stakes.vision.selectors.layers import LayerSelector
 
+
 # name -> where it lives; imported on first use, so that asking for the names costs no torch
 SELECTORS = MappingProxyType(
     {

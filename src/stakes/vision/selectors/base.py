@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from stakes.errors import BadInput, LedgerBreach
-from stakes.vision.deletion import Selection
-from stakes.vision.upload import upload
+from stakes.vision.deletion.exact import Selection, upload
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from torch import Tensor
 
 from stakes.errors import BadInput, InfeasibleBudget
-from stakes.vision.deletion import Selection
+from stakes.vision.deletion.exact import Selection, upload
 from stakes.vision.selectors.attention import decoder_rows
 from stakes.vision.selectors.base import check_budget, checked
-from stakes.vision.upload import upload
 
 
 class Stage(NamedTuple):

@@ -1,5 +1,3 @@
-# ruff: noqa: N803
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
 """How is the greedy max-min order found on a GPU? One program an image, which never leaves its multiprocessor.
 
 The order is the reference's (``redundancy._greedy``) on the same integers: distances on a grid of 1e-6. Distance and
@@ -26,6 +24,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+# ruff: noqa: N803
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
+
 
 GRID = 1e6
 SMALL = 2048  # tokens

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from stakes.errors import BadInput
-from stakes.vision.deletion import Selection
+from stakes.vision.deletion.exact import Selection
 from stakes.vision.selectors.base import top
 from stakes.vision.selectors.layers import LayerSelector, LayerView, Stage
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from stakes.errors import BadInput
-from stakes.vision.deletion import Selection
+from stakes.vision.deletion.exact import Selection
 from stakes.vision.selectors.base import Scene, Selector, top
 
 

@@ -1,0 +1,1 @@
+"""Measure, fit, choose, certify: from labelled samples to a policy."""

@@ -1,0 +1,1 @@
+"""Adaptive sampling: ask only what can still change the chosen budgets."""

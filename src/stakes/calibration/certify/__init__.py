@@ -1,0 +1,1 @@
+"""Guarantees for a policy: certificates, error ceilings, sample sizes, drift."""

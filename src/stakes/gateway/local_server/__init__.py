@@ -1,0 +1,1 @@
+"""Serve a model on this machine through the OpenAI API."""

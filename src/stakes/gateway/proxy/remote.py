@@ -1,0 +1,188 @@
+"""May this address be fetched, and from where? Only from hosts on the allowlist, at an address that was checked.
+
+Every hop: parse strictly, host on the list, resolve once, refuse the host if any of its addresses is not a public one
+(private, loopback, link-local, mapped, metadata), connect to the very address that was checked, never follow a redirect
+blindly. Bytes and seconds are capped over all hops together. What was fetched is sent on as a data URL, so that the
+upstream does not fetch it a second time. (CVE-2025-6242, CVE-2026-24779: vLLM; a 302 past the guard: LMDeploy #4761.)
+
+    fetcher = Fetcher(("images.example.com",), most_bytes=24 << 20, seconds=10)
+    data = await fetcher.fetch("https://images.example.com/page.png")
+"""
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from stakes.gateway.proxy.errors import Refused
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+_PLAIN = re.compile(r"[!-\[\]-~]+")  # printable ASCII without space and backslash, which parsers read differently
+_HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?")
+_MOST_HOPS = 3
+# Refused whatever this Python's own list says, which differs between versions: metadata services (Azure, Alibaba,
+# Oracle in 192.0.0.0/24), and every form of IPv6 that wraps an IPv4 address: translated, compatible, 6to4, Teredo.
+_CLOSED = tuple(
+    ipaddress.ip_network(net)
+    for net in (
+        "0.0.0.0/8", "100.64.0.0/10", "168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24",
+        "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
+    )
+)  # fmt: skip
+
+
+class Fetcher:
+    """Fetches images for one gateway; ``resolve`` and ``is_public`` are replaced by tests only."""
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        most_bytes: int,
+        seconds: float = 10.0,
+        resolve: Resolve | None = None,
+        is_public: Callable[[Address], bool] | None = None,
+    ) -> None:
+        self._hosts = [_entry(host.lower()) for host in hosts]
+        self._most, self._seconds = most_bytes, seconds
+        self._resolve = resolve or _lookup
+        self._is_public = is_public or is_public_address
+
+    def allows(self, url: str) -> bool:
+        """Whether the address is well formed and its host is on the list; nothing is resolved."""
+        try:
+            host, port, _ = read_url(url)
+        except Refused:
+            return False
+        return self._listed(host, port, urlsplit(url).scheme.lower())
+
+    async def fetch(self, url: str) -> bytes:
+        """The bytes behind an allowed address; every way to fail is one 422 that tells nothing of the network."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                for _ in range(_MOST_HOPS + 1):
+                    data, further = await self._hop(url)
+                    if further is None:
+                        return data
+                    url = further
+        except (TimeoutError, OSError, ValueError):  # aiohttp's errors are OSErrors or ValueErrors or the next
+            raise _failed() from None
+        except Exception as error:
+            if isinstance(error, Refused):
+                raise
+            raise _failed() from None
+        raise _failed()
+
+    async def _hop(self, url: str) -> tuple[bytes, str | None]:
+        host, port, _ = read_url(url)
+        if not self._listed(host, port, urlsplit(url).scheme.lower()):
+            raise _failed()
+        found = await self._resolve(host, port)
+        if not found or not all(self._is_public(ipaddress.ip_address(one.partition("%")[0])) for one in found):
+            raise _failed()
+        connector = aiohttp.TCPConnector(resolver=_Pinned(host, found[0]), use_dns_cache=False, force_close=True)
+        timeout = aiohttp.ClientTimeout(total=self._seconds)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
+            session.get(URL(url), allow_redirects=False, headers={"accept": "image/*"}, auto_decompress=False) as reply,
+        ):
+            if reply.status in (301, 302, 303, 307, 308):
+                return b"", urljoin(url, reply.headers.get("location", ""))
+            if reply.status != 200:
+                raise _failed()
+            data = bytearray()
+            async for part in reply.content.iter_any():
+                data += part
+                if len(data) > self._most:
+                    raise Refused(413, "image_too_large", f"a remote image has more than {self._most} bytes")
+            return bytes(data), None
+
+    def _listed(self, host: str, port: int, scheme: str) -> bool:
+        usual = port == (443 if scheme == "https" else 80)
+        for name, wanted in self._hosts:
+            fits = host == name or (name.startswith("*.") and host.endswith(name[1:]) and len(host) >= len(name))
+            if fits and (str(port) == wanted if wanted else usual):
+                return True
+        return False
+
+
+class _Pinned(AbstractResolver):
+    """A resolver that knows one host and the one address that was checked."""
+
+    def __init__(self, host: str, address: str) -> None:
+        self._host, self._address = host, address
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[ResolveResult]:  # noqa: ARG002
+        kind = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+        return [
+            {
+                "hostname": host, "host": self._address, "port": port, "family": kind, "proto": 0,
+                "flags": socket.AI_NUMERICHOST,
+            }
+        ]  # fmt: skip
+
+    async def close(self) -> None:
+        return None
+
+
+def read_url(url: str) -> tuple[str, int, str]:
+    """(host, port, path) of an http(s) address that every parser reads alike; 422 for any other."""
+    if len(url) > 4096 or not _PLAIN.fullmatch(url):
+        raise _bad()
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise _bad() from None
+    host = (parts.hostname or "").rstrip(".")
+    if parts.scheme not in ("http", "https") or parts.username is not None or parts.password is not None:
+        raise _bad()
+    if not host or "%" in host or not (_HOST.fullmatch(host) or _is_address(host)):
+        raise _bad()
+    return host, port or (443 if parts.scheme == "https" else 80), parts.path
+
+
+def is_public_address(address: Address) -> bool:
+    """Whether an address is one of the open internet; one of IPv4 inside IPv6 is looked at as itself."""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return is_public_address(address.ipv4_mapped)
+    if any(address.version == net.version and address in net for net in _CLOSED):
+        return False
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _entry(text: str) -> tuple[str, str]:
+    """(host, port or "") of an entry of the list: a.example, a.example:8443, [2001:db8::1], [2001:db8::1]:8443."""
+    if text.startswith("["):
+        name, _, rest = text[1:].partition("]")
+        return name, rest.removeprefix(":")
+    name, _, port = text.partition(":") if text.count(":") == 1 else (text, "", "")
+    return name, port
+
+
+async def _lookup(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
+
+
+def _bad() -> Refused:
+    return Refused(422, "bad_image_url", "an image's address is not a plain http(s) or data address")
+
+
+def _failed() -> Refused:
+    return Refused(422, "remote_image", "a remote image may not be fetched, or could not be; send it as a data URL")

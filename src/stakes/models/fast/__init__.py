@@ -1,0 +1,1 @@
+"""The GPU engine: the stock model's arithmetic in fewer and faster kernels."""

@@ -1,0 +1,1 @@
+"""Run a transformers model on this machine: encode, select, delete, pack, decode."""

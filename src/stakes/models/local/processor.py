@@ -1,0 +1,87 @@
+"""How do an image and a question become a model's inputs, with or without torchvision?
+
+Transformers' own processors of the Qwen-VL families need torchvision for video, which this project never shows. So the
+image processor is taken in its PIL form, which gives the same pixels on every machine, and the image's placeholder is
+repeated in the token ids here, once for each token that the encoder emitted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stakes.errors import BadInput
+from stakes.models.base import SUFFIX
+from stakes.models.fast.patches import Patches, learn
+
+
+@dataclass(frozen=True)
+class Processor:
+    """Image processor, tokenizer and chat template of one checkpoint."""
+
+    images: Any
+    tokenizer: Any
+    template: str
+    image_token_id: int
+
+    @cached_property
+    def patches(self) -> Patches | None:
+        """What the image processor does to pixels, where that is a table."""
+        return learn(self.images)
+
+    def ids(self, question: str, tokens: int) -> Tensor:
+        """[T] ids of the prompt with ``tokens`` image placeholders; a system prompt only if the template has one."""
+        content = [{"type": "image"}, {"type": "text", "text": question + SUFFIX}]
+        text = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": content}],
+            chat_template=self.template,
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        ids = self.tokenizer(text)["input_ids"]
+        if ids.count(self.image_token_id) != 1:
+            raise BadInput(f"a prompt has one image, but {question!r} makes {ids.count(self.image_token_id)} of it")
+        at = ids.index(self.image_token_id)
+        return torch.tensor(ids[:at] + [self.image_token_id] * tokens + ids[at + 1 :])
+
+    def question_ids(self, question: str) -> Tensor:
+        """[L] ids of the question alone."""
+        return torch.tensor(self.tokenizer(question, add_special_tokens=False)["input_ids"], dtype=torch.long)
+
+
+def load_processor(source: str, image_token_id: int) -> Processor:
+    """From a local folder or a hub name."""
+    from transformers import AutoImageProcessor, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    template = chat_template(source) or tokenizer.chat_template
+    if not isinstance(template, str):
+        raise BadInput(f"{source} has no chat template, so how to ask it is unknown")
+    images = AutoImageProcessor.from_pretrained(source, backend="pil")  # type: ignore[no-untyped-call]
+    return Processor(images, tokenizer, template, image_token_id)
+
+
+def chat_template(source: str) -> str | None:
+    """The processor's chat template, which knows images; the tokenizer's may be for text alone (LLaVA-OneVision)."""
+    from transformers.utils.hub import cached_file
+
+    for name in ("chat_template.jinja", "chat_template.json", "processor_config.json"):
+        found = cached_file(
+            source,
+            name,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+        if found is None:
+            continue
+        text = Path(found).read_text(encoding="utf-8")
+        template = text if name.endswith(".jinja") else json.loads(text).get("chat_template")
+        if isinstance(template, str):
+            return template
+    return None

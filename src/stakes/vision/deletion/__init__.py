@@ -1,0 +1,1 @@
+"""Delete visual tokens exactly, before or inside the language model."""

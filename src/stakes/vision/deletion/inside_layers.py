@@ -1,0 +1,197 @@
+"""How do tokens leave in the middle of the language model?
+
+``dropping`` hooks the decoder layers of ONE model instance for as long as its ``with`` block lasts. At prefill, in
+front of a stage's layer, the selector sees every request's own sequence; what it does not keep is gone for this layer
+and all later ones: hidden states, rotary factors and mask are compacted, so those layers' caches are short by
+construction. At decoding each layer gets the mask that fits its own cache. Nothing is patched; the hooks go with the
+block, also when it is left by an exception.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stakes.errors import BadInput
+from stakes.vision.deletion.exact import Batch
+from stakes.vision.selectors.layers import LayerSelector, LayerView, Stage
+
+
+class Drops:
+    """The state of one dropping batch: what each request still has, and what each layer saw.
+
+    ``counts``: [B][depth] visual tokens that each decoder layer saw at prefill.
+    """
+
+    def __init__(self, language_model: Any, batch: Batch, selector: LayerSelector, budgets: Sequence[int | None]):
+        self.layers, self.selector = language_model.layers, selector
+        self.implementation: str = language_model.config._attn_implementation
+        depth = len(self.layers)
+        natives = [int(n) for n in batch.visual.sum(1)]
+        lefts = [
+            native if budget is None else selector.left(native, budget, depth)
+            for native, budget in zip(natives, budgets, strict=True)
+        ]
+        self.plans: list[dict[int, Stage]] = [
+            {stage.layer: stage for stage in selector.plan(native, left, depth)}
+            for native, left in zip(natives, lefts, strict=True)
+        ]
+        self.counts: list[list[int]] = [[] for _ in natives]
+        self.valid: list[Tensor] = []  # by layer: [B, T_l] bool, columns of its cache that hold a prompt token
+        # What each request still has: lists over requests, tensors without padding.
+        lengths = [int(n) for n in batch.mask.sum(1)]
+        self.inputs = [embeds[-n:] for embeds, n in zip(batch.embeds, lengths, strict=True)]
+        self.visual = [mask[-n:].nonzero()[:, 0] for mask, n in zip(batch.visual, lengths, strict=True)]
+        self.columns = [torch.arange(n, device=batch.embeds.device) for n in lengths]
+        self.deepstack = [list(torch.split(level, natives)) for level in batch.deepstack]
+        self.now = batch.mask.bool()  # [B, T] of the layer about to run
+        self.factors: tuple[Tensor, Tensor] | None = None  # cos, sin of the compacted sequence
+        self.before: Tensor | None = None
+        self.dropped = False
+        self.selector_ms = 0.0  # time spent choosing, which is part of the prefill's
+
+    def enter(self, index: int, hidden: Tensor, kwargs: dict[str, Any]) -> Tensor:
+        """In front of layer ``index``: drop what is due, and give the layer the mask and rotary factors that fit."""
+        if len(self.valid) > index:  # decoding: the cache of this layer says how long it is
+            if self.dropped:
+                past = kwargs["past_key_values"].get_seq_length(index) + hidden.shape[1]
+                seen = torch.nn.functional.pad(self.valid[index], (0, past - self.valid[index].shape[1]), value=True)
+                kwargs["attention_mask"] = causal_mask(seen, hidden.shape[1], self.implementation, hidden.dtype)
+                kwargs["position_ids"] = None
+            return hidden
+        if any(index in plan for plan in self.plans):
+            hidden = self._drop(index, hidden, *(self.factors or kwargs["position_embeddings"]))
+            self.dropped = True
+        if self.dropped:
+            kwargs["attention_mask"] = causal_mask(self.now, hidden.shape[1], self.implementation, hidden.dtype)
+            kwargs["position_embeddings"] = self.factors
+            kwargs["position_ids"] = None
+        self.valid.append(self.now)
+        self.before = hidden
+        for row, visual in enumerate(self.visual):
+            self.counts[row].append(len(visual))
+        return hidden
+
+    def leave(self, index: int, hidden: Tensor) -> Tensor:
+        """After layer ``index`` at prefill: add the deepstack features of the tokens that are still there."""
+        if index >= len(self.deepstack) or hidden.shape[1] != self.now.shape[1] or len(self.valid) != index + 1:
+            return hidden
+        hidden = hidden.clone()
+        for row, (visual, columns) in enumerate(zip(self.visual, self.columns, strict=True)):
+            at = hidden.shape[1] - len(columns) + visual
+            hidden[row, at] += self.deepstack[index][row].to(hidden.dtype)
+        return hidden
+
+    def _drop(self, index: int, hidden: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T', D]: every request drops what its plan says, and the rest is padded on the left anew."""
+        assert self.before is not None
+        rows: list[tuple[Tensor, Tensor, Tensor]] = []
+        for row, plan in enumerate(self.plans):
+            length = len(self.columns[row])
+            own, own_cos, own_sin = (
+                x[row, -length:] for x in (hidden, cos.expand(len(hidden), -1, -1), sin.expand(len(hidden), -1, -1))
+            )
+            if index in plan:
+                before = self.before[row, -length:]
+                view = LayerView(
+                    index,
+                    self.layers,
+                    own,
+                    before,
+                    own_cos,
+                    own_sin,
+                    self.visual[row],
+                    self.columns[row],
+                    self.inputs[row],
+                )
+                own, stays = self._select(row, view, plan[index].keep)
+                own_cos, own_sin = own_cos[stays], own_sin[stays]
+            rows.append((own, own_cos, own_sin))
+        self.factors = (_pad([cos for _, cos, _ in rows]), _pad([sin for _, _, sin in rows]))
+        self.now = _pad([torch.ones(len(own), dtype=torch.bool, device=own.device) for own, _, _ in rows])
+        return _pad([own for own, _, _ in rows])
+
+    def _select(self, row: int, view: LayerView, keep: int) -> tuple[Tensor, Tensor]:
+        started = _now(view.hidden)
+        selection = self.selector.select(view, keep)
+        self.selector_ms += 1000 * (_now(view.hidden) - started)
+        stays = torch.ones(len(view.hidden), dtype=torch.bool, device=view.hidden.device)
+        stays[view.visual] = False
+        kept = view.visual[selection.indices]
+        stays[kept] = True
+        hidden = view.hidden
+        if selection.merge is not None:
+            hidden = hidden.index_copy(0, kept, selection.apply(hidden[view.visual]))
+        self.visual[row] = (stays.cumsum(0) - 1)[kept]
+        self.columns[row] = view.columns[stays]
+        for level in self.deepstack:
+            level[row] = selection.apply(level[row])
+        return hidden[stays], stays
+
+
+@contextmanager
+def dropping(
+    language_model: Any, batch: Batch, selector: LayerSelector, budgets: Sequence[int | None]
+) -> Iterator[Drops]:
+    """Hook one language model for one batch. Pass it no deepstack features: they are added here, after each drop."""
+    drops = Drops(language_model, batch, selector, budgets)
+    handles = []
+
+    def before(index: int) -> Any:
+        def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            kwargs = dict(kwargs)
+            return (drops.enter(index, args[0], kwargs), *args[1:]), kwargs
+
+        return hook
+
+    def after(index: int) -> Any:
+        return lambda _module, _args, output: drops.leave(index, output)
+
+    try:
+        for index, layer in enumerate(language_model.layers):
+            handles.append(layer.register_forward_pre_hook(before(index), with_kwargs=True))
+            if index < len(batch.deepstack):
+                handles.append(layer.register_forward_hook(after(index)))
+        yield drops
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def causal_mask(valid: Tensor, queries: int, implementation: str, dtype: torch.dtype) -> Tensor | None:
+    """The mask that an attention implementation wants for the last ``queries`` of L columns; ``valid``: [B, L] bool.
+
+    [B, 1, queries, L] bool for sdpa and additive for eager, [B, L] for flash attention, None where it masks nothing.
+    """
+    if "flash" in implementation:
+        return None if bool(valid.all()) else valid
+    if implementation not in ("sdpa", "eager"):
+        raise BadInput(f"in-model selectors run with eager, sdpa or flash attention, not {implementation!r}")
+    length = valid.shape[1]
+    column = torch.arange(length, device=valid.device)
+    row = column[length - queries :, None]
+    # A padding row sees itself, so that no row is empty (an empty softmax is NaN); nobody sees padding.
+    allowed = (valid[:, None, None, :] & (column <= row)) | (column == row)
+    if implementation == "sdpa":
+        return allowed
+    return torch.zeros(allowed.shape, dtype=dtype, device=valid.device).masked_fill(~allowed, torch.finfo(dtype).min)
+
+
+def _now(tensor: Tensor) -> float:
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)
+    return time.perf_counter()
+
+
+def _pad(rows: list[Tensor]) -> Tensor:
+    """Left-pad [T_i, ...] tensors with zeros into one [B, max T_i, ...]."""
+    length = max(len(row) for row in rows)
+    out = rows[0].new_zeros(len(rows), length, *rows[0].shape[1:])
+    for i, row in enumerate(rows):
+        out[i, length - len(row) :] = row
+    return out

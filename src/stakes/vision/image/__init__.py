@@ -1,0 +1,1 @@
+"""Decode an image safely and resize it to a token budget."""

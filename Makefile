@@ -14,11 +14,11 @@ test: .venv/.dev
 
 # Apart from the rest: Ray is 245 MB and takes seconds to start for each of a dozen runs.
 test-ray: .venv/.ray
-	$(PY) -m pytest tests/evaluation/test_spread.py
+	$(PY) -m pytest tests/evaluation/test_ray.py
 
-# The live page in the system's own Chromium (Debian: apt-get install chromium); skips with a reason where there is none.
+# The dashboard and the report in the system's own Chromium (Debian: apt-get install chromium); skips with a reason where there is none.
 test-browser: .venv/.browser
-	$(PY) -m pytest -rs tests/gateway/test_browser.py tests/report/test_browser.py
+	$(PY) -m pytest -rs tests/gateway/monitoring/test_browser.py tests/report/test_browser.py
 
 # The hook inside a real LiteLLM proxy, which pins half of the world and so has an environment of its own.
 test-litellm: .venv/.dev .venv-litellm/.made

@@ -1,29 +1,32 @@
-"""Do certificates keep their word? False ships, broken ceilings and bounds over thousands of imagined calibrations.
+"""Check certificates: false ships, broken ceilings and bounds over thousands of simulated calibrations.
 
     python benchmarks/certificates.py [--calibrations 2000] [--bca 500] [--only uneven]
 
-Every calibration imagines new questions from known true curves (``certify.power``), chooses on half of the
+Every calibration simulates new questions from known true curves (``certify.power``), chooses on half of the
 documents with the default estimator and certifies on the other half. A false ship is a tiered choice that ships though
 its true CWE is no lower than uniform's. Beside the test in use, "ours", stand two that are often used in its place on
 the same halves: Student's t over documents and a one-sided BCa interval over documents.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.scenarios import flat, published, rare_and_high_cost, with_dips
+
 from stakes.budgets.curve import Curve, cwe_at
-from stakes.budgets.scenarios import flat, published, rare_and_dear, with_dips
 from stakes.calibration.by_document import ByDocument
-from stakes.calibration.certify.ceiling import chance_of_none, hold_ceilings, typical
+from stakes.calibration.certify.ceiling import check_ceilings, p_mean_at_most_zero, typical
 from stakes.calibration.certify.certificate import certify, lost_cost, saved_by_document
 from stakes.calibration.certify.power import simulate
-from stakes.calibration.estimators import DEFAULT
-from stakes.calibration.estimators.choose import Terms, choose
+from stakes.calibration.estimators import DEFAULT, Terms, choose
 
 MEAN = 304
 LEVEL = 0.05
@@ -50,7 +53,7 @@ def worlds() -> Iterator[World]:
     for size in (300, 75):
         yield World("published, r = 10", published(), 10, size)
         yield World("flat curves: nothing to gain", flat(), 5, size)
-        yield World("rare dear losses, r = 20", rare_and_dear(), 20, size)
+        yield World("rare high-cost losses, r = 20", rare_and_high_cost(), 20, size)
         yield World("published, r = 2: uniform is best", published(), 2, size)
         yield World("published, r = 5", published(), 5, size)
 
@@ -88,7 +91,7 @@ def no_harm(world: World, pages: str, calibrations: int, with_bca: int) -> str:
         harmful = cwe_at(world.truth, even, costs, counts) - cwe_at(world.truth, budgets, costs, counts) <= 1e-12
         saved, weight = saved_by_document(second, costs, budgets, MEAN)
         verdicts = {
-            "ours": chance_of_none(saved, -lost_cost(weight, costs)) < LEVEL,
+            "ours": p_mean_at_most_zero(saved, -lost_cost(weight, costs)) < LEVEL,
             "t": t_test(saved) < LEVEL,
         }
         if turn < with_bca:
@@ -117,7 +120,7 @@ def ceiling(truth: Mapping[str, Curve], name: str, limit: float, size: int, page
     broken, above, none = 0, [], 0
     for _ in range(calibrations):
         measured = simulate(truth, dict.fromkeys(truth, size), rng, **PAGES[pages])
-        found = hold_ceilings(measured, {"high": limit}, 1 - LEVEL)["high"]
+        found = check_ceilings(measured, {"high": limit}, 1 - LEVEL)["high"]
         if found.budget is None:
             none += 1
             above.append(len(budgets) - oracle)
@@ -180,7 +183,7 @@ def uneven(world: Uneven, calibrations: int) -> str:
         wrong, asked = world.draw(rng)
         saved = limit * asked - wrong
         for i, lost in enumerate((typical(asked), float(asked.max()))):
-            broken[i] += chance_of_none(saved, -(1 - limit) * lost) <= LEVEL
+            broken[i] += p_mean_at_most_zero(saved, -(1 - limit) * lost) <= LEVEL
     cells = "   ".join(f"{bad / calibrations:7.4f}{_mark(bad, calibrations)}" for bad in broken)
     return f"{world.documents:4} {world.share:6.2f} {world.large:6.2f} {world.small:6.2f} {world.alike:6.1f}   {cells}"
 

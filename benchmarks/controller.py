@@ -1,11 +1,11 @@
-"""How near does the controller come to hindsight? Steady mixes, drifting ones, the worst case, and microseconds.
+"""The online controller against hindsight: steady mixes, drifting ones, the worst case, and microseconds.
 
     .venv/bin/python benchmarks/controller.py                  # about two minutes; --images 5000 for a quick look
 
-CWE is expected, from the curves (between measured budgets: the straight line). Hindsight knows all arrivals and has
-their whole total at once, free of the rule for every prefix, and may mix two budgets in every tier: a bound that no
-online rule reaches. ``fixed`` is the calibrated policy, each budget cut to what the same mean and burst still allow.
-Every policy is calibrated on an even mix; drifting mixes run once with that mix overall and once with the dear rarer.
+CWE is the expected one, from the curves (linear between measured budgets). Hindsight knows all arrivals, has their
+whole total at once without the limit on every prefix, and may mix two budgets in every tier: a bound that no online
+rule reaches. ``fixed`` is the calibrated policy, each budget cut to what the same mean and burst still allow. Every
+policy is calibrated on an even mix; drifting mixes run once with that mix overall and once with the high tier rarer.
 """
 
 import argparse
@@ -21,17 +21,17 @@ from typing import NamedTuple
 from stakes.budgets.allocate import allocate
 from stakes.budgets.controller import STOCK, Controller, Grant
 from stakes.budgets.curve import PAPER_GRID, PAPER_MEAN, Curve
-from stakes.budgets.policy import CurveRecord, Policy, TierPlan
+from stakes.budgets.policy import Policy, TierPlan
 from stakes.experiments.published import curves as published_curves
 from stakes.signals import TaskIdentity, to_dict
 
-WARM_UP = 2000  # images before a steady mix is judged
+WARM_UP = 2000  # images before a steady mix is scored
 NATIVE = 4956  # an A4 page at 200 dpi: larger than any budget
-RARE = 0.45  # with "the dear rarer", this part of the dearest tier's images stays, the rest becomes cheaper ones
+RARE = 0.45  # with the high tier rarer, this part of its images stays, the rest moves to cheaper tiers
 
 
 class World(NamedTuple):
-    """Curves and costs by tier, dearest first."""
+    """Curves and costs by tier, most expensive first."""
 
     curves: dict[str, Curve]
     costs: dict[str, float]
@@ -41,10 +41,10 @@ class World(NamedTuple):
         counts = dict.fromkeys(self.curves, 300)
         best = allocate(self.curves, self.costs, counts, PAPER_MEAN * sum(counts.values()))
         tiers = {
-            tier: TierPlan(cost=self.costs[tier], budget=best.budgets[tier], curve=CurveRecord.of(curve))
+            tier: TierPlan(cost=self.costs[tier], budget=best.budgets[tier], curve=curve)
             for tier, curve in self.curves.items()
         }
-        signal = to_dict(TaskIdentity({tier: tier for tier in tiers}, dearest="high"))
+        signal = to_dict(TaskIdentity({tier: tier for tier in tiers}, most_expensive="high"))
         return Policy(mean_budget=PAPER_MEAN, floor=PAPER_GRID[0], tiers=tiers, signal=signal)
 
     def hindsight(self, arrivals: Sequence[str], total: int) -> float:
@@ -79,7 +79,7 @@ def worlds() -> dict[str, World]:
     }
 
 
-# The share of the dearest tier when a part x of the traffic is over (image i); the others share the rest evenly.
+# The share of the most expensive tier when a part x of the traffic is over (image i); the others share the rest evenly.
 DRIFTS: dict[str, Callable[[float, int], float]] = {
     "ramp up": lambda x, _: 0.1 + 0.8 * x,
     "ramp down": lambda x, _: 0.9 - 0.8 * x,
@@ -95,23 +95,23 @@ DRIFTS: dict[str, Callable[[float, int], float]] = {
 
 def arrivals(tiers: Sequence[str], share: Callable[[float, int], float], images: int, rare: bool = False) -> list[str]:
     """Tiers in order of arrival."""
-    dice, rest, found = random.Random(7), len(tiers) - 1, []
+    dice, rest, order = random.Random(7), len(tiers) - 1, []
     for i in range(images):
         p = share(i / images, i)
-        found.append(dice.choices(tiers, [p] + [(1 - p) / rest] * rest)[0])
-        if rare and found[-1] == tiers[0] and dice.random() >= RARE:
-            found[-1] = dice.choice(tiers[1:])
-    return found
+        order.append(dice.choices(tiers, [p] + [(1 - p) / rest] * rest)[0])
+        if rare and order[-1] == tiers[0] and dice.random() >= RARE:
+            order[-1] = dice.choice(tiers[1:])
+    return order
 
 
-class Run(NamedTuple):
-    """What a run came to: CWE over the judged images, and the allowance when judging began."""
+class Score(NamedTuple):
+    """CWE over the images after the warm-up, and the allowance at its end."""
 
     cwe: float
     begun_with: int
 
 
-def judge(world: World, budgets: Sequence[int], tiers: Sequence[str]) -> float:
+def expected_cwe(world: World, budgets: Sequence[int], tiers: Sequence[str]) -> float:
     """The expected CWE of these budgets."""
     lost = [world.costs[t] * _error(world.curves[t], b) for t, b in zip(tiers, budgets, strict=True)]
     return math.fsum(lost) / math.fsum([world.costs[t] for t in tiers])
@@ -126,7 +126,7 @@ def _error(curve: Curve, budget: int) -> float:
 
 
 def ours(world: World, tiers: Sequence[str], warm_up: int = 0, *, burst: int | None = None, waiting: int = 0,
-         realised: float = 1.0) -> Run:  # fmt: skip
+         realised: float = 1.0) -> Score:  # fmt: skip
     """The controller, with ``waiting`` requests outstanding and images that take at least ``realised`` of a budget."""
     controller, dice = Controller.from_policy(world.policy(), burst), random.Random(3)
     outstanding: deque[Grant] = deque()
@@ -139,13 +139,13 @@ def ours(world: World, tiers: Sequence[str], warm_up: int = 0, *, burst: int | N
         outstanding.append(grant)
         if len(outstanding) > waiting:
             done = outstanding.popleft()
-            took = round(done.budgets[0] * dice.uniform(realised, 1.0))
-            spent += took
-            controller.settle(done, took)
+            tokens = round(done.budgets[0] * dice.uniform(realised, 1.0))
+            spent += tokens
+            controller.settle(done, tokens)
     limit = PAPER_MEAN * len(tiers) + (STOCK * PAPER_MEAN if burst is None else burst)
     if spent + sum(grant.budgets[0] for grant in outstanding) > limit:
         raise SystemExit("the budget was broken, a defect in the controller")
-    return Run(judge(world, budgets[warm_up:], tiers[warm_up:]), begun_with)
+    return Score(expected_cwe(world, budgets[warm_up:], tiers[warm_up:]), begun_with)
 
 
 def fixed(world: World, tiers: Sequence[str]) -> float:
@@ -154,13 +154,15 @@ def fixed(world: World, tiers: Sequence[str]) -> float:
     for tier in tiers:
         budgets.append(min(planned[tier], PAPER_MEAN + left))
         left += PAPER_MEAN - budgets[-1]
-    return judge(world, budgets, tiers)
+    return expected_cwe(world, budgets, tiers)
 
 
 def steady(images: int) -> None:
     """The ratio to hindsight on mixes that stay."""
     shares = (0.05, 0.1, 0.3, 0.5, 0.7, 0.9)
-    print(f"Steady mixes: CWE over hindsight's, {images} images after a warm-up of {WARM_UP}, by share of the dearest")
+    print(
+        f"Steady mixes: CWE over hindsight's, {images} images after a warm-up of {WARM_UP}, by share of the high tier"
+    )
     print(f"{'':34}" + "".join(f"{share:>8.0%}" for share in shares))
     all_worlds = worlds()
     rows: list[tuple[str, World, dict[str, float]]] = [(name, world, {}) for name, world in all_worlds.items()]
@@ -171,10 +173,10 @@ def steady(images: int) -> None:
     for name, world, more in rows:
         ratios = []
         for share in shares:
-            came = arrivals(list(world.curves), lambda _, __, p=share: p, WARM_UP + images)  # type: ignore[misc]
-            run = ours(world, came, WARM_UP, **more)  # type: ignore[arg-type]
+            traffic = arrivals(list(world.curves), lambda _, __, p=share: p, WARM_UP + images)  # type: ignore[misc]
+            run = ours(world, traffic, WARM_UP, **more)  # type: ignore[arg-type]
             total = int((PAPER_MEAN * images + run.begun_with) * 2 / (1 + more.get("realised", 1.0)))
-            ratios.append(run.cwe / world.hindsight(came[WARM_UP:], total))
+            ratios.append(run.cwe / world.hindsight(traffic[WARM_UP:], total))
         worst = max(worst, *ratios)
         print(f"{name:34}" + "".join(f"{ratio:>8.4f}" for ratio in ratios))
     print(f"worst {worst:.4f}\n")
@@ -184,16 +186,16 @@ def drifting(images: int) -> None:
     """Ours, the fixed policy and hindsight on mixes that move."""
     summary: list[tuple[float, float, str]] = []
     for rare in (False, True):
-        mix = "the dear rarer than calibrated" if rare else "overall mix as calibrated"
+        mix = "the high tier rarer than calibrated" if rare else "overall mix as calibrated"
         print(f"Drifting mixes, {mix}, {images} images: CWE, and its mean ratio to hindsight's")
         for name, world in worlds().items():
             rows: list[tuple[str, float, float, float]] = []
             for drift, share in DRIFTS.items():
-                came = arrivals(list(world.curves), share, images, rare)
-                best = world.hindsight(came, PAPER_MEAN * (images + STOCK))
-                rows.append((drift, best, fixed(world, came), ours(world, came).cwe))
+                traffic = arrivals(list(world.curves), share, images, rare)
+                best = world.hindsight(traffic, PAPER_MEAN * (images + STOCK))
+                rows.append((drift, best, fixed(world, traffic), ours(world, traffic).cwe))
             for drift, best, clipped, mine in rows:
-                summary.append((mine / best, clipped / best, f"{name}, {drift}{', dear rarer' if rare else ''}"))
+                summary.append((mine / best, clipped / best, f"{name}, {drift}{', high tier rarer' if rare else ''}"))
                 if name == "docvqa 5:1":
                     print(f"  {drift:20} hindsight {best:.4f}  fixed {clipped:.4f}  ours {mine:.4f}")
             best, clipped, mine = (fmean(column) for column in list(zip(*rows, strict=True))[1:])

@@ -1,13 +1,13 @@
-"""What does the gateway cost? Text and page images through it, beside a bare pass-through of the same client.
+"""Measures what the gateway costs: text and page images through it, next to a bare proxy with the same client.
 
     python benchmarks/gateway.py                       # a few seconds each
     python benchmarks/gateway.py --seconds 5 --at-once 64
 
-Bare is starlette and aiohttp's client and nothing else. Both run as processes of their own in front of the same stub,
-on the same loop and HTTP parser, and take turns round by round, so that a busy machine slows both. Rates on a shared
-machine say little, so the processor time that each process spends on a request is told as well, and the bar is held to
-that: text at most 1.5 times bare. A page image is decoded, fitted and encoded, which bare does not do: its row tells
-what that costs, and observe what the rest does.
+Bare is starlette and aiohttp's client and nothing else. Both run in separate processes in front of the same stub, with
+the same event loop and HTTP parser, and alternate round by round, so that a busy machine slows both. Rates on a shared
+machine vary, so the CPU time of each process per request is printed as well, and the limit is on that: text at most 1.5
+times bare. A page image is decoded, fitted and encoded, which bare does not do: its row shows what that costs, and
+observe what the rest costs.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-BAR = 1.5
+LIMIT = 1.5
 QUESTION = "What is the invoice total, and on which date is it due? " * 8
 
 
 class Stub(asyncio.Protocol):
-    """An upstream that answers at once, whatever it is asked."""
+    """An upstream that answers every request at once."""
 
     _reply = json.dumps(
         {
@@ -45,11 +45,11 @@ class Stub(asyncio.Protocol):
     _answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(_reply) + _reply
 
     def connection_made(self, transport: Any) -> None:
-        """Begin."""
+        """Start a connection."""
         self._transport, self._data, self._need = transport, bytearray(), -1
 
     def data_received(self, data: bytes) -> None:
-        """Answer every request that is complete."""
+        """Answer every complete request."""
         self._data += data
         while True:
             if self._need < 0:
@@ -67,7 +67,7 @@ class Stub(asyncio.Protocol):
 
 
 def bare(upstream: str) -> Any:
-    """The least that a proxy can do."""
+    """The simplest proxy."""
     import aiohttp
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -92,14 +92,14 @@ def bare(upstream: str) -> Any:
                 async for part in answer.content.iter_any():
                     yield part
 
-        kept = {name: value for name, value in answer.headers.items() if name.lower() not in left_out}
-        return StreamingResponse(parts(), answer.status, kept)
+        passed = {name: value for name, value in answer.headers.items() if name.lower() not in left_out}
+        return StreamingResponse(parts(), answer.status, passed)
 
     return Starlette(routes=[Route("/{path:path}", forward, methods=["GET", "POST"])], lifespan=life)
 
 
 def role(name: str, port: int, upstream: str) -> None:
-    """One of the processes."""
+    """Run one of the processes."""
     import uvicorn
     import uvloop
 
@@ -120,7 +120,7 @@ def role(name: str, port: int, upstream: str) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody has."""
+    """A free port."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -145,7 +145,7 @@ def process(name: str, upstream: str = "") -> Iterator[tuple[int, int]]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of a process so far."""
+    """CPU time of a process so far."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         numbers = file.read().rpartition(")")[2].split()
     return (int(numbers[11]) + int(numbers[12])) / os.sysconf("SC_CLK_TCK")
@@ -174,7 +174,7 @@ def page_body(seed: int) -> bytes:
 
 @dataclass
 class Round:
-    """What one round showed."""
+    """The numbers of one round."""
 
     rate: float
     cpu_ms: float
@@ -183,7 +183,7 @@ class Round:
 
 
 async def load(port: int, bodies: list[bytes], at_once: int, seconds: float) -> list[float]:
-    """Milliseconds of every request, from ``at_once`` connections that never rest."""
+    """Milliseconds of every request, over ``at_once`` connections without pauses."""
     took: list[float] = []
     requests = [request(body) for body in bodies]
 
@@ -222,7 +222,7 @@ def one_round(pid: int, port: int, bodies: list[bytes], at_once: int, seconds: f
 
 
 def main() -> None:
-    """Print the table; the exit status is 1 where the bar is missed."""
+    """Print the table; the exit status is 1 where the limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one round")
     parser.add_argument("--rounds", type=int, default=3)
@@ -261,8 +261,8 @@ def main() -> None:
             f"{best.cpu_ms / against:>8.2f}x"
         )
     worst = max(ratios["text", name] for name in ("enforce", "observe"))
-    print(f"text through the gateway costs {worst:.2f} times bare (bar {BAR})")
-    sys.exit(worst > BAR)
+    print(f"text through the gateway costs {worst:.2f} times bare (limit {LIMIT})")
+    sys.exit(worst > LIMIT)
 
 
 if __name__ == "__main__":

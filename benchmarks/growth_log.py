@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from stakes.budgets.curve import Curve
-from stakes.budgets.policy import CurveRecord, Policy, TierPlan
+from stakes.budgets.policy import Policy, TierPlan
 from stakes.calibration.by_document import ByDocument, by_document
-from stakes.calibration.estimators.choose import Terms
+from stakes.calibration.estimators import Terms
 from stakes.evaluation.outcome_log import Outcome
 from stakes.signals import TaskIdentity, to_dict
 
@@ -55,7 +55,7 @@ def tables(records: int, tiers: int = 2, budgets: int = GRID) -> ByDocument:
 
 
 def costs(tiers: int) -> dict[str, float]:
-    """1 to 5 by turns, the first the dearest."""
+    """1 to 5 by turns, the first the most expensive."""
     return {f"t{tier}": 5.0 - tier % 5 for tier in range(tiers)}
 
 
@@ -75,8 +75,8 @@ def curves(tiers: int, budgets: int = GRID) -> dict[str, Curve]:
 def policy(tiers: int) -> Policy:
     """A policy of so many tiers with its curves."""
     plans = {
-        tier: TierPlan(cost=cost, budget=grid(GRID)[6], curve=CurveRecord.of(curve))
+        tier: TierPlan(cost=cost, budget=grid(GRID)[6], curve=curve)
         for (tier, curve), cost in zip(curves(tiers).items(), costs(tiers).values(), strict=True)
     }
-    signal = to_dict(TaskIdentity({tier: tier for tier in plans}, dearest="t0"))
+    signal = to_dict(TaskIdentity({tier: tier for tier in plans}, most_expensive="t0"))
     return Policy(mean_budget=grid(GRID)[6], floor=16, tiers=plans, signal=signal)

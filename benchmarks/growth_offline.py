@@ -14,18 +14,18 @@ import numpy as np
 from benchmarks.allocation import family
 from benchmarks.growth_ladder import Ladder, Work, geometric
 from benchmarks.growth_log import GRID, PER_PAGE, answers, costs, curves, grid, policy, rates, tables, terms
+from benchmarks.replay import replay
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.controller import Controller
-from stakes.budgets.controller_path import Path
+from stakes.budgets.controller_path import BudgetPath
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.frontier import change_ratios
 from stakes.budgets.plan import make_plan
-from stakes.calibration.adaptive.race import race
-from stakes.calibration.adaptive.rows import asker
+from stakes.calibration.adaptive.sampler import AdaptiveSampling, sample_adaptively
 from stakes.calibration.by_document import ByDocument, by_document
-from stakes.calibration.certify.certificate import certify
-from stakes.calibration.estimators.choose import choose
+from stakes.calibration.certify.certificate import Certification, certify
+from stakes.calibration.estimators import choose
 from stakes.calibration.holdout import held_out, split_half
 from stakes.evaluation.batching import plan_batches
 from stakes.evaluation.outcome_log import read_outcomes
@@ -64,7 +64,7 @@ def _chosen(estimator: str) -> Callable[[int], Work]:
 def _certified(measured: ByDocument, ceilings: int) -> Work:
     prices, mean = costs(len(measured.wrong)), measured.budgets[len(measured.budgets) // 2]
     limits = dict.fromkeys(list(prices)[:ceilings], 0.97)
-    return lambda: certify(measured, prices, mean, estimator="raw", ceilings=limits)
+    return lambda: certify(measured, prices, mean, Certification(ceilings=limits), estimator="raw")
 
 
 def _two_ceilings(budgets: int) -> Work:
@@ -90,15 +90,15 @@ def _halves(samples: int, budgets: int = GRID) -> Work:
     return lambda: split_half(right, grid(budgets), grid(budgets)[-1])
 
 
-def _raced(records: int) -> Work:
+def _adaptive(records: int) -> Work:
     measured = tables(records)
-    return lambda: race(measured, terms(measured), asker(measured), estimator="raw")
+    return lambda: sample_adaptively(measured, terms(measured), replay(measured), AdaptiveSampling(estimator="raw"))
 
 
 def _batches(records: int) -> Work:
     images = [f"page {i // PER_PAGE}" for i in range(records // GRID)]
-    lanes = [[budget] * len(images) for budget in grid(GRID)]
-    return lambda: plan_batches(images, lanes)
+    assignments = [[budget] * len(images) for budget in grid(GRID)]
+    return lambda: plan_batches(images, assignments)
 
 
 def _planned(tiers: int, budgets: int = GRID) -> Work:
@@ -107,7 +107,7 @@ def _planned(tiers: int, budgets: int = GRID) -> Work:
 
 
 def _pooled(tiers: int, budgets: int = GRID) -> Work:
-    from stakes.calibration.estimators.pooled import pooled
+    from stakes.calibration.estimators import pooled
 
     drawn = curves(tiers, budgets)
     return lambda: pooled(drawn)
@@ -125,7 +125,7 @@ def _changes(budgets: int) -> Work:
 
 def _path(tiers: int) -> Work:
     of = policy(tiers)
-    return lambda: Path.of(of)
+    return lambda: BudgetPath.of(of)
 
 
 def _requests(tiers: int) -> Work:
@@ -155,11 +155,9 @@ def ladders(quick: bool) -> list[Ladder]:
         Ladder("tables by document", "records", records, lambda n: lambda: by_document(answers(n)), 1, sort),
         Ladder("choose: raw", "records", records, _chosen("raw"), 1, "sums the tables"),
         Ladder("choose: pooled", "records", records, _chosen("pooled"), 1, "sums the tables"),
-        Ladder("choose: bootstrap", "records", records, _chosen("bootstrap"), 1, draws),
-        Ladder("choose: auto", "records", records, _chosen("auto"), 1, sort),
         Ladder("certificate", "records", records, lambda n: _certified(tables(n), 1), 1, sort),
         Ladder("held-out check", "records", records, lambda n: lambda: held_out(answers(n), costs(2), mean), 1, draws),
-        Ladder("race", "records", records, _raced, 1, sort),
+        Ladder("adaptive sampling", "records", records, _adaptive, 1, sort),
         Ladder("plan of batches", "records", records, _batches, 1, once),
         Ladder("interval of a CWE gain", "samples", samples, _gain, 1, draws),
         Ladder("test of slopes", "samples", samples, _slopes, 1, draws),

@@ -1,11 +1,11 @@
-"""Where does the encoder's time go? Its matrix products, its attention and what lies between, each alone.
+"""Where the encoder's time goes: its matrix products, its attention and the operations between, each measured alone.
 
-Same shapes, same weights and as many layers as in the encoder itself, on random numbers; each kind is recorded and
-replayed (``graphs``), so that starting its kernels costs nothing. Rates tell which ceiling a kind is under: operations
-a second for products and attention, bytes a second for the rest. ``patches`` is what a batch of PIL images costs before
-its encoder begins: taking the pixels out, normalising, cutting, and the way to the device; ``answer`` takes them out in
-the host's part and counts the rest as the encoder's. The attention of windows turns its queries and keys, as in the
-encoder one operation; ``between: turns`` is of the layers that see whole images.
+Same shapes, same weights and as many layers as in the encoder itself, on random numbers; each kind is captured and
+replayed (``cuda_graphs``), so that launching its kernels costs nothing. The rates show which limit a kind is under:
+operations per second for products and attention, bytes per second for the rest. ``patches`` is what a batch of PIL
+images costs before its encoder begins: reading the pixels, normalizing, cutting, and the copy to the device; ``answer``
+counts the reading as host time and the rest as the encoder's. Window attention includes RoPE, which is one operation
+there; ``between: turns`` is the RoPE of the layers with attention over whole images.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import Bench
 from benchmarks.latency_floors import clocked, encoder, wait
 
-from stakes.models.fast.cuda_graphs import Graphs
-from stakes.models.fast.vision_encoder import embed
-from stakes.models.fast.vision_packed import Layout, PackedEncoder
+from stakes.models.fast.cuda_graphs import CudaGraphs
+from stakes.models.fast.torch_ops import Segments
+from stakes.models.fast.vision_encoder import embed_patches
+from stakes.models.fast.vision_packed import EncoderLayout, PackedEncoder
 
 
 @torch.inference_mode()
@@ -42,7 +43,7 @@ def _by_kind(bench: Bench, count: int) -> dict[str, Any]:
     pages = bench.pages(count, *bench.options.page)
     pixels, grid = patches(model, pages)
     repeats = 5 if count == 1 else 3
-    layout = one._layout(grid)
+    layout = one.layout(grid)
     whole = 1000 * clocked(lambda: one(pixels, grid), bench.device, repeats)
     found: dict[str, Any] = {"patches_ms": 1000 * clocked(lambda: patches(model, pages), bench.device, repeats)}
     found["encoder_ms"], found["floor_ms"] = whole, 1000 * encoder(model.model, bench.rate, grid)
@@ -60,7 +61,7 @@ Kind = tuple[Callable[[], Any], float, float]  # the work, its operations, and t
 
 def patches(model: Any, pages: Sequence[Any]) -> tuple[Tensor, list[tuple[int, int, int]]]:
     """As ``QwenVL.encode_many``: PIL images -> [P, C] on the device, and (t, h, w) of each."""
-    found: tuple[Tensor, list[tuple[int, int, int]]] = model.heap(pages, [True] * len(pages))
+    found: tuple[Tensor, list[tuple[int, int, int]]] = model.pack_patches(pages, [True] * len(pages))
     return found
 
 
@@ -88,7 +89,7 @@ def products(one: PackedEncoder, pixels: Tensor) -> dict[str, Kind]:
     ends = 2.0 * rows * pixels.shape[1] * width + 2.0 * len(merged) * numbers
     moved = size * (pixels.numel() + rows * width + merged.numel() + numbers)
     found["products: embedding and merger"] = (
-        lambda: (embed(visual.patch_embed, pixels), visual.merger.mlp(merged)),
+        lambda: (embed_patches(visual.patch_embed, pixels), visual.merger.mlp(merged)),
         ends,
         float(moved),
     )
@@ -100,40 +101,40 @@ def _all(x: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
         linear(x, weight, bias)
 
 
-def attention(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
-    """Of the layers with windows, which turn queries and keys too, and of those that see the whole image."""
+def attention(one: PackedEncoder, layout: EncoderLayout) -> dict[str, Kind]:
+    """Of the layers with windows, which apply RoPE too, and of those with attention over the whole image."""
     visual = one.visual
     attn = visual.blocks[0].attn
     like = attn.qkv.weight
     states = like.new_empty(len(layout.cos), 3, attn.num_heads, layout.cos.shape[1]).normal_()
     full = len(visual.fullatt_block_indexes)
-    layers, (ends, lengths), (image_ends, images) = len(visual.blocks) - full, layout.windows, layout.images
+    layers, windows, images = len(visual.blocks) - full, layout.windows, layout.images
     moved = states.element_size() * states.numel() * 4 / 3
 
-    def operations(lengths: Sequence[int]) -> float:
-        return float(4 * attn.num_heads * layout.cos.shape[1] * sum(length**2 for length in lengths))
+    def operations(segments: Segments) -> float:
+        return float(4 * attn.num_heads * layout.cos.shape[1] * sum(length**2 for length in segments.lengths))
 
     def see_windows() -> None:
         for _ in range(layers):
-            one.ops.attend_turned(states, layout.cos, layout.sin, ends, lengths, max(lengths), attn.scaling)
+            one.ops.rope_attention(states, layout.cos, layout.sin, windows, attn.scaling)
 
     def see_images() -> None:
         for _ in range(full):
-            one.ops.attend_packed(*states.unbind(1), image_ends, images, max(images), attn.scaling, False)
+            one.ops.varlen_attention(*states.unbind(1), images, attn.scaling, False)
 
     return {
-        "attention: windows": (see_windows, layers * operations(lengths), layers * (moved + _angles(layout))),
+        "attention: windows": (see_windows, layers * operations(windows), layers * (moved + _angles(layout))),
         "attention: whole images": (see_images, full * operations(images), full * moved),
     }
 
 
-def _angles(layout: Layout) -> float:
+def _angles(layout: EncoderLayout) -> float:
     """Bytes of cosines and sines."""
     return 2.0 * layout.cos.numel() * layout.cos.element_size()
 
 
-def between(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
-    """Norms with their sums, queries and keys of whole images turned, the gate, the order of windows there and back."""
+def between(one: PackedEncoder, layout: EncoderLayout) -> dict[str, Kind]:
+    """Norms with their sums, RoPE of whole images, SwiGLU, the order of windows there and back."""
     visual, ops, depth = one.visual, one.ops, len(one.visual.blocks)
     first, attn = visual.blocks[0].norm1, visual.blocks[0].attn
     rows, head = layout.cos.shape
@@ -141,7 +142,7 @@ def between(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
     wide = one.mlps[0][2].shape[1]
     make = first.weight.new_empty
     x, more, both = make(rows, width).normal_(), make(rows, width).normal_(), make(rows, 2 * wide).normal_()
-    turned = make(rows, 3, attn.num_heads, head).normal_()[:, :2].flatten(1, 2)
+    rotated = make(rows, 3, attn.num_heads, head).normal_()[:, :2].flatten(1, 2)
     unit = visual.spatial_merge_size**2
     tokens = make(rows // unit, visual.merger.mlp[-1].weight.shape[0]).normal_()
     eps = first.variance_epsilon
@@ -158,11 +159,11 @@ def between(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
             float(norms * 4 * x.numel() * size),
         ),
         "between: turns": (
-            times(full, lambda: ops.turn(turned, layout.cos, layout.sin)),
+            times(full, lambda: ops.apply_rope(rotated, layout.cos, layout.sin)),
             0.0,
-            full * (2 * turned.numel() * size + _angles(layout)),
+            full * (2 * rotated.numel() * size + _angles(layout)),
         ),
-        "between: gates": (times(depth, lambda: ops.gated(both)), 0.0, depth * 1.5 * both.numel() * size),
+        "between: gates": (times(depth, lambda: ops.swiglu(both)), 0.0, depth * 1.5 * both.numel() * size),
         "between: order of windows": (
             lambda: (x.view(-1, unit, width)[layout.order], tokens[layout.back]),
             0.0,
@@ -172,10 +173,10 @@ def between(one: PackedEncoder, layout: Layout) -> dict[str, Kind]:
 
 
 def replayed(work: Callable[[], Any], device: str, repeats: int) -> float:
-    """Milliseconds of a work that is recorded first, so that starting its kernels costs nothing."""
+    """Milliseconds of work that is captured first, so that launching its kernels costs nothing."""
     if device == "cpu":
         return 1000 * clocked(work, device, 1)
-    graphs = Graphs(torch.device(device))
+    graphs = CudaGraphs(torch.device(device))
     for _ in range(3):
         graphs("work", work)
     wait(device)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from stakes.models.fast.vision_encoder import windows
+from stakes.models.fast.vision_encoder import window_indices
 
 WARM = 2.0
 
@@ -114,7 +114,7 @@ def encoder(model: Any, rate: Rates, grids: Sequence[tuple[int, int, int]]) -> f
     merger = sum(p.numel() for p in visual.merger.parameters())
     operations = 2.0 * (parameters - merger) * patches + 2 * merger * patches / visual.spatial_merge_size**2
     unit = visual.spatial_merge_size**2
-    seen = sum((len(window) * unit) ** 2 for grid in grids for window in windows(visual, [grid]))
+    seen = sum((len(window) * unit) ** 2 for grid in grids for window in window_indices(visual, [grid]))
     full = len(visual.fullatt_block_indexes)
     whole = sum(t * (h * w) ** 2 for t, h, w in grids)
     operations += 4 * visual.config.hidden_size * (full * whole + (len(visual.blocks) - full) * seen)

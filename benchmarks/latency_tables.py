@@ -54,7 +54,7 @@ def tables(results: Results) -> dict[str, Any]:
     """By name, for ``docs/fill.py``."""
     about = {name: results["about"][name] for name in ("device", "torch", "transformers", "python", "date")}
     rates = {"TB/s, copy": results["rates"]["TB_per_s"], "TFLOP/s, product": results["rates"]["TFLOP_per_s"]}
-    columns = ["batch", "budget", "mechanism", "tokens", *STAGES, "ours", "floor", "ours / floor", "host, apart"]
+    columns = ["batch", "budget", "mechanism", "tokens", *STAGES, "ours", "floor", "ours / floor", "host, separate"]
     return {
         "latency-cells": {"columns": [*columns, "stock", "stock / ours"], "rows": cell_rows(results)},
         "latency-stages": stages(results),

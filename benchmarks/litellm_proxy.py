@@ -1,13 +1,13 @@
-"""How does the gateway stand beside LiteLLM's proxy? The same stub, images and worker count, taking turns.
+"""Compares the gateway with LiteLLM's proxy: the same stub, images and number of workers, in alternating rounds.
 
     make test-litellm                                  # makes .venv-litellm
     python benchmarks/litellm_proxy.py                 # about a minute
 
 Three proxies of one process each: the gateway (enforce), LiteLLM with a hook of a few lines of Pillow that does the
-same to an image (decode, resize to 576 tokens, encode as PNG), in threads as ours does, and LiteLLM with
-``stakes.gateway.litellm``. ``bare`` is starlette and aiohttp's client. Added p99 is p99 less bare's. The bars: text at
-least 5 times the rate of LiteLLM, pages at least 2 times, and at most half its added p99 in both. Load on a shared
-machine slows whoever runs just then, so rounds take turns and medians are shown, with the processor time of each.
+same to an image (decode, resize to 576 tokens, encode as PNG) in threads, and LiteLLM with ``stakes.gateway.litellm``.
+``bare`` is starlette and aiohttp's client. Added p99 is p99 minus bare's. The limits: text at least 5 times the rate of
+LiteLLM, pages at least 2 times, and at most half its added p99 in both. Other load on a shared machine slows the proxy
+that is running, so rounds alternate and medians are shown, with the CPU time of each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.gateway import QUESTION, Round, free_port, one_round, page_body, process
 
 LITELLM = Path(__file__).parents[1] / ".venv-litellm/bin/litellm"
-BARS = {"text": 5.0, "page": 2.0}
+LIMITS = {"text": 5.0, "page": 2.0}
 CONFIG = """
 model_list:
   - model_name: m
@@ -98,14 +98,14 @@ def litellm(upstream: str, hook: str) -> Iterator[tuple[int, int]]:
 
 
 def medians(rounds: list[Round]) -> Round:
-    """The middle of every number."""
+    """The median of every number."""
     return Round(
         *(statistics.median(getattr(one, part) for one in rounds) for part in ("rate", "cpu_ms", "p50", "p99"))
     )
 
 
 def main() -> None:
-    """Print the table and the ratios; the exit status is 1 where a bar is missed."""
+    """Print the table and the ratios; the exit status is 1 where a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one round")
     parser.add_argument("--rounds", type=int, default=3)
@@ -136,11 +136,11 @@ def main() -> None:
     for (what, name), one in middle.items():
         print(f"{what:6}{name:<12}{one.rate:>11.1f}{one.p50:>9.2f}{one.p99:>9.2f}{one.cpu_ms:>13.3f}")
     missed = False
-    for what, bar in BARS.items():
+    for what, limit in LIMITS.items():
         ours, theirs, bare = (middle[what, name] for name in ("enforce", "litellm", "bare"))
         rate, added = ours.rate / theirs.rate, (ours.p99 - bare.p99) / (theirs.p99 - bare.p99)
-        missed |= rate < bar or added > 0.5
-        print(f"{what}: {rate:.1f} times LiteLLM's rate (bar {bar:g}), {added:.2f} of its added p99 (bar 0.5)")
+        missed |= rate < limit or added > 0.5
+        print(f"{what}: {rate:.1f} times LiteLLM's rate (limit {limit:g}), {added:.2f} of its added p99 (limit 0.5)")
     sys.exit(missed)
 
 

@@ -1,17 +1,18 @@
-"""Does the gateway last? Mixed load for half an hour, with faults: nothing leaks, nothing is lost, the budget holds.
+"""Soak test of the gateway: mixed load with faults for half an hour, without leaks, lost requests or overspending.
 
     python benchmarks/soak.py --minutes 30 --faults            # make soak
     python benchmarks/soak.py --minutes 0.5 --faults           # the same, compressed: make test-soak
 
-Text, images, several images, streams and the responses API, clients that leave, and damaged requests (``soak_load``)
-through ``stakes serve`` as a process of its own, to an upstream (``soak_stub``) that is killed and restarted, slow,
-half-closed and mute in turn, while the policy file is swapped for good and bad ones. Shadow answers are on. At the end:
+Text, images, several images, streams and the responses API, clients that disconnect, and damaged requests
+(``soak_load``) through ``stakes serve`` in a separate process, to an upstream (``soak_stub``) that is killed and
+restarted, slow, half-closed and mute in turn, while the policy file is replaced by good and bad ones. Shadow answers
+are on. At the end:
 
-* no task is left that was not there at the start, no request or piece of image work is under way;
+* no task is left that was not there at the start, no request or image work is in progress;
 * resident memory is flat: the mean of the last third is within 5 % (and 8 MB) of the second third's;
-* every request ended in one way only, with its own answer (``soak_load`` says which ends there are); no status 500;
-* the running mean held at every look, by the gateway's count and in total by the clients' own;
-* the log tells of no failure; the gateway ends by itself when it is asked to.
+* every request ended once, with its own answer (``soak_load`` lists the possible ends); no status 500;
+* the running mean held at every check, by the gateway's count and in total by the clients' own;
+* the log reports no failure; the gateway exits on SIGTERM.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.gateway import free_port
-from benchmarks.soak_judge import Seen, judge
+from benchmarks.soak_judge import Observations, judge
 from benchmarks.soak_load import Clients
 
 STUB = Path(__file__).with_name("soak_stub.py")
@@ -42,7 +43,7 @@ PHASES = (("good", 5.0), ("slow", 4.0), ("half", 4.0), ("mute", 3.0), ("killed",
 
 
 def policy(high: int, low: int) -> str:
-    """A policy file: other budgets, the same mean and burst, so that one bound holds throughout."""
+    """A policy file; all have the same mean and burst, so that one bound holds throughout."""
     curves = {
         name: {"budgets": [16, budget], "errors": [0.5, 0.05], "counts": [300, 300]}
         for name, budget in (("high", high), ("low", low))
@@ -71,24 +72,24 @@ class Soak:
         serve = ["serve", "--policy", str(self.path), "--upstream", f"http://127.0.0.1:{self.stub_port}/v1"]
         more = ["--port", str(port), "--no-probe", "--shadow", "0.05", "--read-timeout", "10", "--max-body-mb", "4"]
         with self.log.open("wb") as log:
-            command = [sys.executable, "-m", "stakes.cli", *serve, *more]
+            command = [sys.executable, "-m", "stakes", *serve, *more]
             self.gateway = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
         self.address, self.clients = f"http://127.0.0.1:{port}", Clients(port, rate)
-        self.seen = Seen(MEAN, BURST)
+        self.observed = Observations(MEAN, BURST)
         self.swaps = self.kills = 0
 
     def _start_stub(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, str(STUB), "--port", str(self.stub_port)])
 
     async def run(self) -> dict[str, Any]:
-        """Load, faults, quiet; gives the numbers."""
+        """Run load and faults, wait until idle, return the numbers."""
         async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
             await self._until_ready(http)
             before = await self._state(http)
             began = time.monotonic()
-            busy = [asyncio.create_task(self.clients.run()), asyncio.create_task(self._watch(http))]
+            busy = [asyncio.create_task(self.clients.run()), asyncio.create_task(self._observe(http))]
             if self.faults:
-                busy += [asyncio.create_task(self._trouble(http)), asyncio.create_task(self._swap())]
+                busy += [asyncio.create_task(self._break_upstream(http)), asyncio.create_task(self._swap())]
             await asyncio.sleep(self.seconds)
             self.clients.stop = True
             await busy[0]
@@ -97,7 +98,7 @@ class Soak:
             await asyncio.gather(*busy, return_exceptions=True)
             took = time.monotonic() - began
             await self._mode(http, "good")
-            after = await self._quiet(http, int(before["tasks"]))
+            after = await self._wait_until_idle(http, int(before["tasks"]))
         self.gateway.send_signal(signal.SIGTERM)
         try:
             status: int | None = self.gateway.wait(40)
@@ -106,7 +107,7 @@ class Soak:
         return {
             "seconds": round(took, 1), "faults": self.faults, "upstream_kills": self.kills, "policy_swaps": self.swaps,
             "tasks": {"before": before["tasks"], "after": after["tasks"]},
-            **judge(self.seen, self.clients.ledger, after, self.log, self.faults, status),
+            **judge(self.observed, self.clients.ledger, after, self.log, self.faults, status),
         }  # fmt: skip
 
     async def _until_ready(self, http: httpx.AsyncClient) -> None:
@@ -120,15 +121,15 @@ class Soak:
     async def _state(self, http: httpx.AsyncClient) -> dict[str, Any]:
         return dict((await http.get(f"{self.address}/stakes/state")).json())
 
-    async def _watch(self, http: httpx.AsyncClient) -> None:
-        """Memory and the budget, again and again."""
+    async def _observe(self, http: httpx.AsyncClient) -> None:
+        """Check memory and the budget at intervals."""
         pause = min(1.0, self.seconds / 60)
         while True:
-            self.seen.look(self.gateway.pid, (await self._state(http))["controller"])
+            self.observed.check(self.gateway.pid, (await self._state(http))["controller"])
             await asyncio.sleep(pause)
 
-    async def _trouble(self, http: httpx.AsyncClient) -> None:
-        """The upstream's phases, in turn; shorter where the whole run is short."""
+    async def _break_upstream(self, http: httpx.AsyncClient) -> None:
+        """The upstream's phases in turn, shortened for a short run."""
         scale = min(1.0, self.seconds / 3 / sum(seconds for _, seconds in PHASES))
         while True:
             for mode, seconds in PHASES:
@@ -143,14 +144,14 @@ class Soak:
                     await asyncio.sleep(seconds * scale)
 
     async def _mode(self, http: httpx.AsyncClient, mode: str) -> None:
-        for _ in range(200):  # it may just be starting
+        for _ in range(200):  # it may still be starting
             with suppress(httpx.TransportError):
                 await http.get(f"http://127.0.0.1:{self.stub_port}/mode/{mode}")
                 return
             await asyncio.sleep(0.05)
 
     async def _swap(self) -> None:
-        """The policy file, by renaming another in its place."""
+        """Replace the policy file atomically."""
         while True:
             await asyncio.sleep(min(7.0, self.seconds / 8))
             self.swaps += 1
@@ -158,24 +159,24 @@ class Soak:
             other.write_text(POLICIES[self.swaps % len(POLICIES)], encoding="utf-8")
             os.replace(other, self.path)
 
-    async def _quiet(self, http: httpx.AsyncClient, tasks: int) -> dict[str, Any]:
-        """Wait until nothing is under way any more, and say how it stands."""
+    async def _wait_until_idle(self, http: httpx.AsyncClient, tasks: int) -> dict[str, Any]:
+        """Wait until nothing is in progress, and return the state."""
         for _ in range(150):
             state, metrics = await self._state(http), (await http.get(f"{self.address}/metrics")).text
-            flying = [
+            in_progress = [
                 line
                 for line in metrics.splitlines()
                 if line.startswith(("stakes_requests_in_flight ", "stakes_fit_work "))
             ]
-            idle = all(line.endswith(" 0.0") for line in flying) and not state["controller"]["images_outstanding"]
+            idle = all(line.endswith(" 0.0") for line in in_progress) and not state["controller"]["images_outstanding"]
             if idle and state["tasks"] <= tasks:
                 return state
             await asyncio.sleep(0.1)
-        self.seen.wrong.append(f"not quiet after 15 s: {state['tasks']} tasks, {tasks} at the start; {flying}")
+        self.observed.wrong.append(f"not idle after 15 s: {state['tasks']} tasks, {tasks} at the start; {in_progress}")
         return state
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop both processes."""
         for one in (self.gateway, self.stub):
             if one.poll() is None:
                 one.kill()
@@ -192,11 +193,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(60 * given.minutes, given.faults, given.rate, Path(folder))
         try:
-            found = asyncio.run(soak.run())
+            result = asyncio.run(soak.run())
         finally:
             soak.close()
-    print(json.dumps(found, indent=1))
-    sys.exit(bool(found["violations"]))
+    print(json.dumps(result, indent=1))
+    sys.exit(bool(result["violations"]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""What do the clients of a soak send, and what may come back? Every kind of request, some broken on purpose.
+"""The clients of a soak test: they send every kind of request, some damaged on purpose, and check each response.
 
-A request ends in one of: a whole answer with its own id in it; an OpenAI error; a stream with an error frame; a
-connection that closes before the length it promised (the upstream broke off). Anything else is a violation: somebody
-else's answer, a stream that ends silently, bytes after the end, a status 500, an error that is no JSON.
+They speak HTTP by hand, because a library would hide malformed responses.
+
+A request ends in one of: a whole answer that contains its own id; an OpenAI error; a stream with an error frame; a
+connection that closes before the stated length (the upstream failed). Anything else is a violation: the answer to
+another request, a stream that ends without an error, bytes after the end, a status 500, an error that is not JSON.
 """
 
 from __future__ import annotations
@@ -17,8 +19,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.soak_wire import answer, ends_well, request, words
-
 KINDS = {
     "text": 4,
     "streamed text": 2,
@@ -26,11 +26,11 @@ KINDS = {
     "streamed image": 2,
     "responses": 2,
     "images": 1,
-    "gone": 2,
+    "disconnect": 2,
     "fuzz": 4,
 }
 QUESTIONS = ("What is the total?", "Who signed it?", "Which date is due?", "What colour is the logo?")
-PATIENCE_S = 40.0
+TIMEOUT_S = 40.0
 
 
 def page(width: int, height: int) -> str:
@@ -48,18 +48,18 @@ def page(width: int, height: int) -> str:
 
 @dataclass
 class Ledger:
-    """What was sent and what came of it."""
+    """What was sent and how it ended."""
 
     sent: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
-    late: int = 0  # requests that nobody answered in time
+    late: int = 0  # requests without an answer in time
     images: int = 0
     tokens: int = 0
 
     def wrong(self, what: str) -> None:
-        """Note a violation; the first fifty are enough to find it by."""
+        """Record a violation; at most fifty are kept."""
         if len(self.violations) < 50:
             self.violations.append(what)
 
@@ -75,7 +75,7 @@ class Clients:
         self._number = 0
 
     async def run(self) -> None:
-        """Until told to stop."""
+        """Send requests until ``stop`` is set."""
         await asyncio.gather(*(self._client() for _ in range(self.at_once)))
 
     async def _client(self) -> None:
@@ -84,12 +84,12 @@ class Clients:
             kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
             self.ledger.sent[kind] += 1
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     link = link or await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
                     going_on = await self._one(kind, *link)
             except TimeoutError:
                 self.ledger.late += 1
-                self.ledger.wrong(f"{kind}: no answer within {PATIENCE_S:.0f} s")
+                self.ledger.wrong(f"{kind}: no answer within {TIMEOUT_S:.0f} s")
                 going_on = False
             except (OSError, asyncio.IncompleteReadError):
                 self.ledger.ends["connection closed"] += 1
@@ -105,21 +105,21 @@ class Clients:
         self._number += 1
         name, streamed = f"r{self._number}", kind.startswith("streamed") or self.rng.random() < 0.2
         path, record = self._request(kind, name, streamed)
-        message, fair = request(path, json.dumps(record).encode()), True
+        message, intact = request(path, json.dumps(record).encode()), True
         if kind == "fuzz":
-            message, fair = self._broken(path, json.dumps(record).encode())
-        if kind == "gone":
+            message, intact = self._broken(path, json.dumps(record).encode())
+        if kind == "disconnect":
             writer.write(message[: self.rng.randrange(1, len(message) + 1)])
             await asyncio.sleep(self.rng.uniform(0, 0.1))
-            self.ledger.ends["left by the client"] += 1
+            self.ledger.ends["disconnected by the client"] += 1
             return False
         writer.write(message)
         status, headers, body = await answer(reader)
         self.ledger.statuses[status] += 1
         self._judge(kind, name, streamed, status, headers, body)
-        if getattr(reader, "_buffer", b"") and fair:
+        if getattr(reader, "_buffer", b"") and intact:
             self.ledger.wrong(f"{kind}: bytes after the end of an answer with status {status}")
-        return fair and headers.get("connection") != "close"
+        return intact and headers.get("connection") != "close"
 
     def _request(self, kind: str, name: str, streamed: bool) -> tuple[str, dict[str, Any]]:
         question = self.rng.choice(QUESTIONS)
@@ -139,9 +139,9 @@ class Clients:
         return "/v1/chat/completions", {**more, "messages": [{"role": "user", "content": content}]}
 
     def _broken(self, path: str, body: bytes) -> tuple[bytes, bool]:
-        """A damaged request, and whether the connection is still in step after it."""
+        """A damaged request, and whether the connection can be used after it."""
         rng, how = self.rng, self.rng.randrange(9)
-        if how < 4:  # the same bytes, some of them others
+        if how < 4:  # some bytes changed
             damaged = bytearray(body)
             for _ in range(rng.choice((1, 3, 30))):
                 damaged[rng.randrange(len(damaged))] = rng.randrange(256)
@@ -164,7 +164,7 @@ class Clients:
         if status == 500:
             ledger.wrong(f"{kind}: status 500")
         if status != 200:
-            ledger.ends["refused" if status < 500 else "upstream trouble"] += 1
+            ledger.ends["refused" if status < 500 else "upstream failure"] += 1
             try:
                 error = json.loads(body)["error"]
                 error["message"], error["code"]
@@ -177,8 +177,47 @@ class Clients:
         if whole:
             ledger.ends["answered"] += 1
             if kind != "fuzz" and f"id {name}" not in words(body):
-                ledger.wrong(f"{kind}: the answer to {name} is another's: {words(body)[:80]!r}")
+                ledger.wrong(f"{kind}: {name} got the answer to another request: {words(body)[:80]!r}")
         elif streamed and b'"error"' in body:
             ledger.ends["error frame"] += 1
         elif kind != "fuzz" or b'"error"' not in body:
-            ledger.wrong(f"{kind}: an answer ended silently: {body[-80:]!r}")
+            ledger.wrong(f"{kind}: a response ended without an error: {body[-80:]!r}")
+
+
+def request(path: str, body: bytes, more: str = "") -> bytes:
+    """One POST."""
+    head = f"POST {path} HTTP/1.1\r\nhost: soak\r\ncontent-type: application/json\r\n{more}"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def ends_well(body: bytes) -> bool:
+    """Whether a stream is complete."""
+    return body.rstrip().endswith(b"[DONE]") or b"response.completed" in body
+
+
+def words(body: bytes) -> str:
+    """The text of an answer, whole or streamed."""
+    if not body.startswith((b"data:", b"event:")):
+        return body.decode("utf-8", "replace")
+    events = [json.loads(line[5:]) for line in body.split(b"\n") if line.startswith(b"data:") and b"{" in line]
+    pieces = [choice["delta"].get("content", "") for event in events for choice in event.get("choices", ())]
+    return "".join(pieces) or body.decode("utf-8", "replace")
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    """(status, headers, body) of one response, by its own framing."""
+    lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:] if line)}
+    if "content-length" in headers:
+        return int(lines[0].split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+    body = bytearray()
+    if headers.get("transfer-encoding") == "chunked":
+        try:
+            while size := int(await reader.readuntil(b"\r\n"), 16):
+                body += (await reader.readexactly(size + 2))[:-2]
+            await reader.readexactly(2)
+        except asyncio.IncompleteReadError:  # a broken stream needs an error frame: the caller checks what arrived
+            if not headers.get("content-type", "").startswith("text/event"):
+                raise
+            headers["connection"] = "close"
+    return int(lines[0].split()[1]), headers, bytes(body)

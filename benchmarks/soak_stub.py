@@ -1,9 +1,9 @@
-"""An upstream that can be told to behave badly: slow, half-closed, or gone before it answers.
+"""An upstream with failure modes: slow, half-closed, or closed before it answers.
 
     python benchmarks/soak_stub.py --port 8000                 # then: curl http://127.0.0.1:8000/mode/half
 
-It answers with the words ``id <user>``, so that whoever asked can tell whether the answer is its own, counts image
-tokens as a Qwen2.5-VL server does, and streams where it is asked to.
+It answers ``id <user>``, so that a client can check that the answer is its own, counts image tokens as a Qwen2.5-VL
+server does, and streams on request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 async def one_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Read and answer one; whether the connection goes on."""
+    """Read and answer one request; whether the connection continues."""
     global mode
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     method, path = head.split(" ", 2)[:2]
@@ -47,7 +47,7 @@ async def one_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     try:
         record = json.loads(body)
         answer = about(record, path)
-    except Exception:  # whatever a fuzzer made of it: an upstream says 400 and goes on
+    except Exception:  # a fuzzer may send anything: an upstream answers 400 and continues
         return await whole(writer, 400, {"error": {"message": "not a request", "type": "x", "code": "stub"}})
     if mode == "mute" and rng.random() < 0.5:
         return False
@@ -94,7 +94,7 @@ def image_tokens(value: Any) -> int:
 
 
 async def whole(writer: asyncio.StreamWriter, status: int, record: Any, half: bool = False) -> bool:
-    """Answer with JSON; ``half``: only the first part of what the length promises, and no more writing after it."""
+    """Answer with JSON; ``half``: only the first half of the stated length is sent."""
     body = json.dumps(record).encode()
     head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
     writer.write(head + (body[: len(body) // 2] if half else body))
@@ -106,7 +106,7 @@ async def whole(writer: asyncio.StreamWriter, status: int, record: Any, half: bo
 
 
 async def stream(writer: asyncio.StreamWriter, answer: dict[str, Any], path: str, half: bool) -> bool:
-    """The same as events; ``half``: it stops after the first, by an end or by a broken connection."""
+    """The same as events; ``half``: it stops after the first, by an end of file or an abort."""
     writer.write(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
     for number, event in enumerate(events(answer, path)):
         writer.write(b"%x\r\n%s\r\n" % (len(event), event))
@@ -136,7 +136,7 @@ def events(answer: dict[str, Any], path: str) -> list[bytes]:
 
 
 async def serve(port: int) -> None:
-    """Until the process is killed."""
+    """Serve until the process is killed."""
     server = await asyncio.start_server(connection, "127.0.0.1", port, limit=1 << 26)
     await server.serve_forever()
 

@@ -1,9 +1,9 @@
-"""Which numbers stand in a page? Those of its results files: tables and findings are copied between marks, never typed.
+"""Copy tables and findings from results files into a page of the documentation.
 
-    python docs/fill.py docs/legibility.md docs/results/legibility.json docs/results/legibility-agreement.json
+    python docs/fill.py docs/appendix.md docs/results/*.json
 
 A table goes between ``<!-- table NAME -->`` and ``<!-- end -->``, its findings between ``<!-- findings NAME -->`` and
-``<!-- end -->``. A test fills the page again and expects no change.
+``<!-- end -->``. A test fills every page again and expects no change.
 """
 
 import argparse
@@ -19,7 +19,7 @@ MARK = re.compile(r"(<!-- (table|findings) ([\w-]+) -->\n).*?(<!-- end -->)", re
 
 
 def filled(page: str, tables: dict[str, Any]) -> str:
-    """The page with every mark filled."""
+    """The page with every marked place filled."""
 
     def fill(found: re.Match[str]) -> str:
         table = tables[found[3]]
@@ -52,15 +52,15 @@ def side_by_side(tables: dict[str, Any]) -> dict[str, Any]:
         arms = {row[1]: dict(zip(columns, row, strict=True)) for row in tables[name]["rows"] if row[0] == "legibility"}
         high, low = ([arms[arm][tier] for arm in ARMS] for tier in ("high", "low"))
         cost = arms["cost"]
-        told = [cost["high b:c"], cost["p"], cost["CWE gain, 95 %"], cost["pays from r"]]
-        rows.append(["legibility", f"real {name.removesuffix('-arms')}", *high, *low[:2], *told])
+        shown = [cost["high b:c"], cost["p"], cost["CWE gain, 95 %"], cost["pays from r"]]
+        rows.append(["legibility", f"real {name.removesuffix('-arms')}", *high, *low[:2], *shown])
     order = ("published", "embedded", "legibility")
     return {"columns": across["columns"], "rows": sorted(rows, key=lambda row: order.index(row[0]))}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Copy tables and findings of results files into a page's marks.")
-    parser.add_argument("page", type=Path, help="the page, such as docs/legibility.md; it is written in place")
-    parser.add_argument("results", type=Path, nargs="+", help="files of results, such as docs/results/legibility.json")
-    asked = parser.parse_args()
-    asked.page.write_text(filled(asked.page.read_text(), read_tables(asked.results)))
+    parser.add_argument("page", type=Path, help="the page, such as docs/appendix.md; it is written in place")
+    parser.add_argument("results", type=Path, nargs="+", help="results files, such as docs/results/legibility.json")
+    given = parser.parse_args()
+    given.page.write_text(filled(given.page.read_text(), read_tables(given.results)))

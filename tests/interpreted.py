@@ -1,7 +1,8 @@
-"""Triton's kernels on a CPU: claims about them are tests of a file of their own, run by Triton's interpreter.
+"""Run tests of Triton's kernels on a CPU, in Triton's interpreter.
 
-Whether Triton interprets is settled when it is imported, once a process; so the claims run in a process of their own,
-and those of a real GPU (``tests/models/test_gpu.py``) in this one. That process takes this file as a plugin.
+Triton decides at import whether it interprets, once per process. So these tests (files named claims_*) run in a process
+of their own, and those on a real GPU (``tests/models/fast/test_gpu.py``) in this one. That process loads this file as a
+plugin.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 BF16, FP32, I32, I64 = "*bf16", "*fp32", "*i32", "*i64"  # Triton's names of pointers
 
 
-def hold(claims: str) -> None:
-    """Every test of this file passes in the interpreter, and there is one."""
+def run_interpreted(claims: str) -> None:
+    """Every test of this file passes in the interpreter, and there is at least one."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", __name__, claims],
         cwd=ROOT,
@@ -29,17 +30,17 @@ def hold(claims: str) -> None:
 
 
 def pytest_configure() -> None:
-    """Let the interpreter count loops whose bounds are known at run time only, whichever numpy there is.
+    """Let the interpreter run loops whose bounds are known only at run time, with any numpy.
 
     Its scalars are arrays of one element, of which Triton 3.6 takes ``int``: an error from numpy 2.4 on, where only
-    arrays of no dimension are numbers. No kernel is changed by it, and nothing outside of the interpreter.
+    arrays of no dimension convert. No kernel is changed by it, and nothing outside of the interpreter.
     """
     from triton.runtime import interpreter
 
     stock = interpreter._patch_lang_tensor
 
     def patch(tensor: Any, *scope: Any) -> None:
-        stock(tensor, *scope)  # the scope, which some versions have, takes back what was set
+        stock(tensor, *scope)  # some versions have a scope that undoes this
         tensor.__index__ = lambda self: int(self.handle.data.item())
 
     interpreter._patch_lang_tensor = patch

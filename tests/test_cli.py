@@ -1,4 +1,4 @@
-"""The command line as a person meets it: its output, its exit status, its one sentence when something is wrong."""
+"""The command line: its output, its exit status, and one sentence when something is wrong."""
 
 import io
 import json
@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from stakes import Policy
-from stakes.cli import main
+from stakes.aliases import KEYS, OPTIONS, with_new_options, with_old_keys
+from stakes.cli import app, main
 from stakes.evaluation.outcome_log import Outcome
 
 
@@ -27,12 +29,13 @@ def _stakes(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_real_process_prints_json_or_one_sentence() -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "stakes.cli", *words]
+        command = [sys.executable, "-m", "stakes", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     good = run("plan", "--published", "docvqa", "--json")
     assert (good.returncode, good.stderr) == (0, "")
     assert json.loads(good.stdout)["allocation"]["budgets"] == {"high": 576, "low": 32}
+    assert re.fullmatch(r"stakes \d+\.\d+\.\d+\S*\n", run("--version").stdout)
     bad = run("plan", "--published", "docvqa", "--cost", "high=-5", "--cost", "low=1")
     assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (2, "", 1)
 
@@ -62,13 +65,13 @@ def test_plan_gives_the_other_published_break_evens(dataset: str, ratio: float) 
     assert plan["pair"]["break_even"] == pytest.approx(ratio, abs=5e-3)
 
 
-def test_plan_helps_who_knows_minutes_not_costs() -> None:
+def test_plan_takes_minutes_in_place_of_costs() -> None:
     plan = _json("plan", "--published", "docvqa", "--effort", "high=20 minutes", "--effort", "low=1 minute")
     assert plan["costs"] == {"high": 20, "low": 1}
-    assert plan["sureness"] == pytest.approx((3.722 - 1) / 19, abs=1e-3)
+    assert plan["required_confidence"] == pytest.approx((3.722 - 1) / 19, abs=1e-3)
     page = _stakes("plan", "--published", "docvqa", "--effort", "high=20 minutes", "--effort", "low=1 minute").stdout
-    assert "You put the ratio at 20; these budgets stay the best from 3.72 upward." in page
-    assert "14% likely" in page
+    assert "The cost ratio is 20; these budgets are the best at ratios from 3.72 upward." in page
+    assert "the probability that it is high is 14% or more" in page
 
 
 def _outcomes(path: Path, lines: int = 40, spoil: int | None = None) -> Path:
@@ -111,7 +114,7 @@ def test_more_tokens_are_not_called_useless_at_the_largest_measured_budget(
     file = tmp_path / "curves.json"
     file.write_text(json.dumps({"high": curve, "low": curve}))
     page = _stakes("plan", "--curves", str(file), "--mean-budget", "576").stdout
-    assert ("More tokens would not help" in page, "More range might do better" in page) == (needless, edge)
+    assert ("More tokens would not help" in page, "A wider grid might do better" in page) == (needless, edge)
     assert "error, pooled" in _stakes("plan", "--curves", str(file), "--estimator", "pooled").stdout
 
 
@@ -129,7 +132,7 @@ BAD_WORDS = [
     (["--cost", "high=5"], "low"),
     (["--cost", "high=5", "--cost", "low=1", "--cost", "gold=9"], "gold"),
     (["--cost", "high"], "tier=value, such as high=5, not 'high'"),
-    (["--cost", "high=dear", "--cost", "low=1"], "'dear' is not a number"),
+    (["--cost", "high=much", "--cost", "low=1"], "'much' is not a number"),
     (["--count", "high=1.5", "--count", "low=1"], "'1.5' is not a whole number"),
     (["--total", "1000"], "19200"),
     (["--floor", "5000"], "floor"),
@@ -182,7 +185,7 @@ def test_other_bad_input_ends_in_one_sentence(tmp_path: Path) -> None:
     assert "Missing argument" in _refused("explain")
 
 
-def test_explain_tells_tier_reason_and_budget(tmp_path: Path) -> None:
+def test_explain_shows_tier_reason_and_budget(tmp_path: Path) -> None:
     alone = _json("explain", "What is the invoice total?")
     assert (alone["tier"], alone["why"], alone["budget"]) == ("high", 'keyword "total"', None)
     path = tmp_path / "policy.json"
@@ -197,15 +200,15 @@ def test_explain_reads_the_tier_by_the_signal_that_was_named(tmp_path: Path) -> 
     words = tmp_path / "words.txt"
     words.write_text("Kaution\n")
     assert _json("explain", "Wie hoch ist die Kaution?", "--signal", f"keywords:{words}")["tier"] == "high"
-    asked = _json("explain", "What is it?", "--task", "mail", "--signal", "task:mail=high,photos=low")
-    assert asked["tier"] == "high"
+    by_task = _json("explain", "What is it?", "--task", "mail", "--signal", "task:mail=high,photos=low")
+    assert by_task["tier"] == "high"
     assert "no signal is called 'magic'" in _refused("explain", "What?", "--signal", "magic")
     path = tmp_path / "policy.json"
-    tiers = {"dear": {"cost": 5, "budget": 576}, "cheap": {"cost": 1, "budget": 32}}
-    signal = {"kind": "task", "tasks": {"mail": "cheap"}, "dearest": "dear"}
+    tiers = {"high_cost": {"cost": 5, "budget": 576}, "cheap": {"cost": 1, "budget": 32}}
+    signal = {"kind": "task", "tasks": {"mail": "cheap"}, "most_expensive": "high_cost"}
     Policy.from_record({"schema": 1, "mean_budget": 304, "tiers": tiers, "signal": signal}).save(path)
     named = _json("explain", "Kaution?", "--policy", str(path), "--signal", f"keywords:{words}")
-    assert (named["tier"], named["budget"]) == ("dear", 576)
+    assert (named["tier"], named["budget"]) == ("high_cost", 576)
 
 
 def test_reproduce_published_lists_what_does_not_follow() -> None:
@@ -217,7 +220,7 @@ def test_reproduce_published_lists_what_does_not_follow() -> None:
     assert "uniform: cwe_r5" in _stakes("reproduce", "published", "--every").stdout
 
 
-def test_no_command_shows_what_there_is() -> None:
+def test_without_a_command_the_help_lists_them() -> None:
     done = _stakes()
     assert (done.returncode, done.stderr) == (2, "")
     assert "reproduce" in done.stdout
@@ -230,3 +233,67 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     done = _stakes(command, "--help")
     assert done.returncode == 0
     assert f"Example: stakes {command}" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("old", "words", "message"),
+    [
+        ("--race", ["calibrate", "none.jsonl", "--race", "--per-request"], "leaves most out; choose one"),
+        ("--soft", ["calibrate", "none.jsonl", "--soft", "--certify"], "per-request costs have none; choose one"),
+        ("--dearest", ["signal", "train", "labels.jsonl", "--dearest=gold"], "no question is labelled 'gold'"),
+        ("--apart-from", ["data", "fetch", "docvqa", "--out", "o", "--apart-from", "none"], "its rows are unknown"),
+    ],
+)
+def test_options_of_version_0_1_still_work_and_are_hidden(
+    old: str, words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {"id": f"{tier}{i}", "question": f"What? {i}", "answers": ["x"], "tier": tier}
+        for tier in ("high", "low")
+        for i in range(10)
+    ]
+    Path("labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert message in _refused(*words)
+    command = words[: 1 if words[0] == "calibrate" else 2]
+    shown = _stakes(*command, "--help").stdout
+    assert old not in shown
+    assert OPTIONS[old] in shown
+
+
+def test_every_old_option_has_a_new_one_and_values_are_left_alone() -> None:
+    params = {opt for command in _commands(get_command(app)) for one in command.params for opt in one.opts}
+    assert set(OPTIONS.values()) <= params
+    assert not set(OPTIONS) & params
+    assert with_new_options(["explain", "--soft?", "--soft=x", "-o", "--"]) == [
+        "explain", "--soft?", "--per-request=x", "-o", "--",
+    ]  # fmt: skip
+
+
+def _commands(command: Any) -> list[Any]:
+    return (
+        [one for sub in command.commands.values() for one in _commands(sub)]
+        if hasattr(command, "commands")
+        else [command]
+    )
+
+
+def test_json_has_the_keys_of_version_0_1_next_to_the_new_ones() -> None:
+    plan = _json("plan", "--published", "docvqa", "--pair", "high=512", "--pair", "low=96")
+    assert plan["dearest"] == plan["most_expensive"] == "high"
+    assert plan["sureness"] == plan["required_confidence"]
+    assert plan["pair"]["sureness"] == plan["pair"]["required_confidence"]
+    for old, new in KEYS.items():
+        assert with_old_keys([{new: {"p": 1.0}, "arm": "cost"}])[0][old] == {"p": 1.0}
+    by_tier = {"high_cost": 576, "cheap": 32}  # tiers may have any name
+    assert with_old_keys({"budgets": by_tier, "mean": 304.0})["budgets"] == by_tier
+
+
+def test_help_loads_no_heavy_package() -> None:
+    code = (
+        "import sys\nfrom contextlib import suppress\nfrom stakes.cli import main\n"
+        "with suppress(SystemExit):\n    main(['--help'])\n"
+        "print([name for name in ('numpy', 'scipy', 'pandas', 'PIL', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -33,18 +33,18 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path: Path, left: int
     tiers = {"high": {"cost": 5, "budget": 64}, "low": {"cost": 1, "budget": 64}}
     Policy.model_validate({"mean_budget": 64, "tiers": tiers}).save(tmp_path / "policy.json")
     assert (tmp_path / "deep" / "text").read_text(encoding="utf-8") == "naïve"
-    found = [mode(tmp_path / name) for name in ("deep/text", "record.json", "policy.json")]
-    assert found == [left] * 3
+    modes = [mode(tmp_path / name) for name in ("deep/text", "record.json", "policy.json")]
+    assert modes == [left] * 3
     assert list(tmp_path.glob("**/*.part")) == []
 
 
 def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path, left: int) -> None:
     path = tmp_path / "policy.json"
     path.write_text("old")
-    for kept in (0o640, 0o600, 0o666):
-        path.chmod(kept)
+    for mode_given in (0o640, 0o600, 0o666):
+        path.chmod(mode_given)
         write_whole(path, "new")
-        assert (path.read_text(), mode(path)) == ("new", kept)
+        assert (path.read_text(), mode(path)) == ("new", mode_given)
 
 
 NAMES = ("sample", "selector", "budget", "score", "correct")

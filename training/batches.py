@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from training.forward import Prefix
+from training.images import relight
 
 
 @dataclass
@@ -24,12 +25,21 @@ class Batch:
 
 
 def prepare(
-    rows: dict[str, Tensor], geo: Prefix, nq: int, dtype: torch.dtype, colour: bool = False, noise: bool = True
+    rows: dict[str, Tensor],
+    geo: Prefix,
+    nq: int,
+    dtype: torch.dtype,
+    colour: bool = False,
+    noise: bool = True,
+    relit: bool = False,
 ) -> Batch:
-    """Rows of one canvas -> a batch shown as ``geo`` says, asking ``nq`` random questions of each page."""
+    """Rows of one canvas -> a batch shown as ``geo`` says, asking ``nq`` random questions of each page.
+
+    ``noise`` adds light augmentation, ``relit`` also other light and fading (``images.relight``).
+    """
     b, height, width, _ = rows["image"].shape
     device = rows["image"].device
-    x = geo.show(rows["image"], dtype, noise, colour)
+    x = geo.show(relight(rows["image"]) if relit else rows["image"], dtype, noise, colour)
     n, slots = rows["n"].long().clamp(min=1), rows["qa"].shape[1]
     order = torch.rand(b, slots, device=device) if noise else torch.arange(slots, device=device).expand(b, -1).float()
     order = order.masked_fill(torch.arange(slots, device=device)[None] >= n, 99.0).argsort(1)

@@ -28,8 +28,7 @@ from training.forward import Prefix
 from training.heads import answer_loss
 from training.pool import unpack
 
-from stakes.data import synthetic as pages
-from training import architectures
+from training import architectures, families
 
 BUDGETS = [32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576]
 # what a 756 x 1008 page can take by resizing, LLaVA-OneVision's way, and budgets that only deletion reaches
@@ -40,17 +39,17 @@ Tally = dict[str, list[int]]  # tier -> [wrong, asked]
 def row_of(job: tuple[str, int, str]) -> tuple[int, int, np.ndarray]:
     """Draw one page and fill its row, wording unchanged."""
     family, seed, split = job
-    page = pages.draw(family, seed, split=split)
+    page = families.draw(family, seed, split)
     row = np.zeros(Layout(*page.image.size).bytes, np.uint8)
     fill(row, page, random.Random(seed), augment=False)
     return (*page.image.size, row)
 
 
-def load_pages(families: list[str], n: int, split: str) -> dict[tuple[str, int, int], Tensor]:
-    """n pages of each family as rows, by (family, width, height)."""
+def load_pages(names: list[str], n: int, split: str, first: int = 0) -> dict[tuple[str, int, int], Tensor]:
+    """n pages of each family, from seed ``first`` on, as rows by (family, width, height)."""
     groups = defaultdict(list)
     with mp.get_context("fork").Pool(os.cpu_count()) as workers:
-        jobs = [(f, i, split) for f in families for i in range(n)]
+        jobs = [(f, first + i, split) for f in names for i in range(n)]
         for (family, _, _), (w, h, row) in zip(jobs, workers.imap(row_of, jobs, chunksize=4), strict=True):
             if unpack(torch.from_numpy(row)[None], Layout(w, h))["n"].item():
                 groups[family, w, h].append(row)
@@ -131,19 +130,23 @@ def main() -> None:
     p.add_argument("--out", type=Path)
     p.add_argument("--pages", type=int, default=96, help="pages of each family")
     p.add_argument("--split", default="test")
+    p.add_argument(
+        "--first", type=int, default=0, help="first seed; training pages from 10**9 on were never trained on"
+    )
+    p.add_argument("--families", nargs="*", default=list(families.FAMILIES))
     p.add_argument("--device", default="cuda")
     p.add_argument("--budgets", type=int, nargs="*", help="default: 13 for Qwen, the rungs of a page for LLaVA")
     p.add_argument("--deletion", nargs="*", default=["forms"], help="families to measure deletion on")
     a = p.parse_args()
     began, device = time.time(), torch.device(a.device)
-    data = load_pages(list(pages.FAMILIES), a.pages, a.split)
+    data = load_pages(a.families, a.pages, a.split, a.first)
     print(f"{a.split} pages drawn after {time.time() - began:.0f}s", flush=True)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     model = architectures.load(a.weights, dtype).to(device)
     a.budgets = a.budgets or (RUNGS if architectures.of(model) is architectures.LLAVA else BUDGETS)
     evaluator = Evaluator(model, device, 32 if device.type == "cuda" else 1)
     table: dict[str, dict[str, dict[str, object]]] = defaultdict(dict)
-    for family in pages.FAMILIES:
+    for family in a.families:
         groups = [(Layout(w, h), rows) for (f, w, h), rows in data.items() if f == family]
         for budget in [*a.budgets, 10**6]:
             measured = [(evaluator.resolution(rows, layout, budget), len(rows)) for layout, rows in groups]

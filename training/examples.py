@@ -1,6 +1,6 @@
 """What does the trainer see of a page? One row of bytes: pixels, question slots, glyphs.
 
-    page = pages.draw("forms", 7)
+    page = families.draw("forms", 7)
     row = np.zeros(Layout(*page.image.size).bytes, np.uint8)
     fill(row, page, random.Random(7))
 
@@ -21,10 +21,11 @@ from training.reader import ID, TAIL, encode
 
 from stakes.data.synthetic.page import Glyph, Page, Question
 
-QUESTIONS, LENGTH, GLYPHS = 32, 52, 4608  # slots a page, tokens a slot (question, answer, end), glyphs a page
+QUESTIONS, LENGTH, GLYPHS = 32, 60, 4608  # slots a page, tokens a slot (question, answer, end), glyphs a page
 FIELD_CLASSES = 256  # fields are hashed into these; class 0 is "no answer here"
 NAMES = re.compile(r"[A-Z][a-z]{2,}|\d[\d,.%]*\d")  # what a question quotes from the page
 HARD = {"mark", "series", "category", "extreme"}  # what charts ask last read: values found by name, colour or place
+FIRST = {"total", "date", "company"}  # what receipts are asked for most
 SUFFIXES = ["", "", " Answer briefly.", "\nAnswer the question using a single word or phrase."]
 
 # name, shape, dtype of everything after the pixels; two-byte fields first keep the offsets aligned
@@ -92,6 +93,8 @@ def wanted(page: Page, question: Question) -> float:
     """How likely a question is asked: large print and the words around a chart are read long before the rest."""
     if page.family == "charts":
         return 1.0 if question.field in HARD else 0.6
+    if page.family == "receipts":
+        return 1.0 if question.field in FIRST else 0.7
     if page.family != "forms" or question.box is None:
         return 1.0
     height = question.box[3] - question.box[1]

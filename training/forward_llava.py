@@ -21,8 +21,8 @@ from training.images import augment, channel, normalise, resize, scale
 from training.reader import MEAN, STD
 from training.reader_llava import CAP, FAMILY, MOST_TILES, PATCH, SIDE, TILE
 
-from stakes.vision.geometry.anyres import AnyRes
 from stakes.vision.geometry.ladder import ladder
+from stakes.vision.geometry.tiles import AnyRes
 
 
 class Canvas(Prefix):

@@ -64,6 +64,24 @@ def augment(x: Tensor, colour: bool) -> Tensor:
     return x + torch.randn_like(x) * (0.03 * rand(b, 1, 1, 1) * (rand(b, 1, 1, 1) < 0.5))
 
 
+def smooth(b: int, height: int, width: int, low: float, high: float, device: torch.device) -> Tensor:
+    """(b, height, width, 1) levels that change slowly over each page."""
+    small = low + (high - low) * torch.rand(b, 1, 5, 3, device=device)
+    return F.interpolate(small, (height, width), mode="bilinear", align_corners=True).permute(0, 2, 3, 1)
+
+
+def relight(image: Tensor) -> Tensor:
+    """Pages (b, H, W, 3) in bytes under other light: half are shaded, a third are faded in places; bytes again."""
+    b, h, w, _ = image.shape
+    device = image.device
+    chosen = torch.rand(2, b, 1, 1, 1, device=device)
+    fade = smooth(b, h, w, -0.3, 0.6, device).clamp_(min=0) * (chosen[0] < 0.35)
+    light = 1 - smooth(b, h, w, 0.0, 0.35, device) * (chosen[1] < 0.5)
+    x = image.half()
+    x = (x + fade.half() * (235 - x).clamp_(min=0)) * light.half()
+    return x.round_().clamp_(0, 255).to(torch.uint8)
+
+
 def normalise(x: Tensor) -> Tensor:
     """(b, H, 3, W) in 0..1 -> zero mean and unit variance over natural images, channel by channel."""
     return (x - channel(MEAN, x.device)) / channel(STD, x.device)

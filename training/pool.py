@@ -24,9 +24,11 @@ import torch
 from torch import Tensor
 from training.examples import Layout, crop, fill
 
-from stakes.data import synthetic as pages
+from training import families
 
-WEIGHTS = {"forms": 0.57, "charts": 0.25, "infographics": 0.06, "signs": 0.04, "shapes": 0.07, "swatches": 0.01}
+WEIGHTS = {"forms": 0.38, "charts": 0.09, "infographics": 0.05, "signs": 0.05, "shapes": 0.07, "swatches": 0.01}
+WEIGHTS |= {"receipts": 0.35}
+PLAIN = {"receipts": 0.12}  # the share of plain pages, whatever the schedule says: real receipts are worn
 DENSITY = {"forms": (0.95, 1.3)}  # of every other page; small print is learnt last, so forms show more of it
 # windows of the first three families; an architecture may have sizes of its own
 CROPS = {"cards": (280, 168), "panels": (392, 280), "halves": (560, 420)}
@@ -80,7 +82,7 @@ def draw_into(
     """
     family = rng.choices(list(WEIGHTS)[:3], [0.5, 0.25, 0.25])[0] if kind in CROPS else kind
     density = rng.uniform(*DENSITY.get(family, (0.85, 1.2))) if rng.random() < 0.5 else 1.0
-    page = pages.draw(family, seed, split=split, density=density, plain=rng.random() < plain)
+    page = families.draw(family, seed, split, density, plain=rng.random() < PLAIN.get(family, plain))
     views = [page]
     if kind in CROPS:
         views = [crop(page, *crops[kind], rng) for _ in range(CROPS_A_PAGE)]
@@ -133,7 +135,7 @@ class Pool:
 
     def __post_init__(self) -> None:
         context = mp.get_context("fork")
-        largest = max(w * h for sizes in pages.SIZES.values() for w, h in sizes)
+        largest = max(w * h for sizes in families.SIZES.values() for w, h in sizes)
         self.row = Layout(largest // 28, 28).bytes
         self.memory = mmap.mmap(-1, self.row * self.slots_n)
         self.slots = np.frombuffer(self.memory, np.uint8).reshape(self.slots_n, self.row)
@@ -151,13 +153,17 @@ class Pool:
         self.stopping = threading.Event()
 
     def start(self, device: torch.device, gigabytes: float) -> None:
-        """Allocate the rings (bytes by weight; a family's first canvas is its usual one) and start the mover."""
+        """Allocate the rings and start the mover.
+
+        Bytes go by weight. The first canvas of a family is its usual one; receipts, with many, have no usual one.
+        """
         self.device = device
         wanted = {(k, *wh): 0.06 * (i + 1) for i, (k, wh) in enumerate(self.crops.items())}
         for family, weight in WEIGHTS.items():
-            sizes = [tuple(s) for s in pages.SIZES[family]]
+            sizes = families.SIZES[family]
             for i, size in enumerate(sizes):
-                wanted[(family, *size)] = weight * max(0.15, 1 / len(sizes) if i else 1.0)
+                share = 2.5 / len(sizes) if len(sizes) > 4 else max(0.15, 1 / len(sizes)) if i else 1.0
+                wanted[(family, *size)] = weight * share
         unit = gigabytes * 1e9 / sum(wanted.values())
         for (kind, w, h), share in wanted.items():
             layout = Layout(w, h)

@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from stakes.evaluation.grading import grade, is_correct
-from stakes.experiments.legibility.datasets import SETS, real_set
+from stakes.experiments.legibility.real_pages import SETS, real_set
 from stakes.models import load
 from stakes.models.base import Request
 
@@ -31,15 +31,15 @@ def main() -> None:
     a = p.parse_args()
     model, found = load(a.model), {}
     for name in SETS:
-        asked = real_set(a.data, name).asked[: a.per_set]
+        samples = real_set(a.data, name)[0][: a.per_set]
         right: dict[str, list[bool]] = defaultdict(list)
-        for one in asked:
-            (answer,) = model.answer([Request(one.load(), one.question)])
-            scores = [is_correct(grade(answer.text, one.answers, metric)) for metric in METRICS]
+        for sample in samples:
+            (answer,) = model.answer([Request(sample.load(), sample.question)])
+            scores = [is_correct(grade(answer.text, sample.answers, metric)) for metric in METRICS]
             for metric, score in zip(METRICS, scores, strict=True):
                 right[metric].append(score)
-            right[one.tier].append(scores[0])
-        found[name] = {"questions": len(asked)} | {k: round(1 - sum(v) / len(v), 4) for k, v in sorted(right.items())}
+            right[sample.tier].append(scores[0])
+        found[name] = {"questions": len(samples)} | {k: round(1 - sum(v) / len(v), 4) for k, v in sorted(right.items())}
         print(name, json.dumps(found[name]), flush=True)
     if a.out:
         a.out.write_text(json.dumps({"model": a.model, "error": found}, indent=1) + "\n")

@@ -42,7 +42,8 @@ LEVELS = [
 ]
 # asked of one row: about half of what a page can be asked, so that a page teaches something new each time it is used
 QUESTIONS = {"cards": 3, "panels": 4, "halves": 8, "forms": 16, "charts": 7, "infographics": 12}
-QUESTIONS |= {"signs": 4, "shapes": 6, "swatches": 1}
+QUESTIONS |= {"signs": 4, "shapes": 6, "swatches": 1, "receipts": 12}
+GRIDS = {"receipts": (6, 3)}  # of a canvas, in the legible range and below; else 16 and 8. Receipts have many canvases
 
 
 def shares(level: int) -> list[float]:
@@ -100,9 +101,9 @@ def grid(kind: str, width: int, height: int, rng: random.Random) -> tuple[int, i
     elif x < 0.75:
         choices = [(height // 28, width // 28)]
     elif x < 0.94:  # where text is on the edge of being legible
-        choices = grids(width, height, 0.3 * full, full, 16)
+        choices = grids(width, height, 0.3 * full, full, GRIDS.get(kind, (16, 8))[0])
     else:
-        choices = grids(width, height, 32, 0.3 * full, 8)
+        choices = grids(width, height, 32, 0.3 * full, GRIDS.get(kind, (16, 8))[1])
     return rng.choice(choices)
 
 

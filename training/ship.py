@@ -8,10 +8,11 @@ A folder that is new in the package also needs its name in ``stakes.models.embed
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 from pathlib import Path
 
-from stakes.models.embedded import SHIPPED, WEIGHTS, write_checksums
+from stakes.models.embedded import CHECKSUMS, SHIPPED, WEIGHTS, checksum
 
 FOLDERS = ("reader", "reader-small", "reader-llava")
 
@@ -33,6 +34,13 @@ def main() -> None:
     if a.name not in SHIPPED.values():
         print(f"{a.name} is not in stakes.models.embedded.SHIPPED yet, so models.load does not know it")
     print(f"{target}: {len(list(target.iterdir()))} files, {total / 1e6:.1f} MB")
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the checksum of every file of a folder that is to be shipped."""
+    files = sorted(path for path in folder.iterdir() if path.name != CHECKSUMS)
+    text = json.dumps({path.name: checksum(path) for path in files}, indent=1)
+    (folder / CHECKSUMS).write_text(text + "\n", "utf-8")
 
 
 if __name__ == "__main__":

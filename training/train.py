@@ -35,6 +35,7 @@ from training.forward import Prefix
 from training.heads import Heads, answer_loss, head_loss
 from training.optim import Optimizer
 from training.pool import Pool, Ring
+from training.receipts.look import add_typefaces
 from training.state import Progress, export, load_state, load_travelled, read_progress, save_state
 
 from training import architectures, schedule
@@ -61,6 +62,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--log-every", type=int, default=50)
     p.add_argument("--steps", type=int, default=10**9, help="stop after this many steps of this call")
     p.add_argument("--deleted", type=float, default=0.0, help="share of full-size batches with tokens deleted")
+    p.add_argument("--fonts", type=Path, help="folder of further typefaces for receipts; see receipts/typefaces.md")
     p.add_argument("--device", default="cuda")
     p.add_argument("--warm-rows", type=int, default=512, help="cards to wait for before the first step")
     return p.parse_args()
@@ -175,6 +177,8 @@ def main() -> None:
     a = arguments()
     a.run.mkdir(parents=True, exist_ok=True)
     started = time.time()
+    if a.fonts:
+        add_typefaces(a.fonts)  # before the render workers fork
     crops, slots = architectures.of(a.size).crops, 192 if a.device == "cuda" else 24
     pool = Pool(a.workers, first_seed(a), slots_n=slots, crops=crops)  # forks: before CUDA is touched
     device = torch.device(a.device)
@@ -213,7 +217,7 @@ def main() -> None:
         geo = trainer.run.geometry(gh, gw, full and rng.random() < 0.15, device)
         b = schedule.batch_size(ring.kind, geo.tokens, a.tokens)
         nq = schedule.questions(ring.kind)
-        batch = prepare(ring.sample(b), geo, nq, trainer.dtype, ring.kind != "forms")
+        batch = prepare(ring.sample(b), geo, nq, trainer.dtype, ring.kind != "forms", relit=ring.kind == "receipts")
         keep = random_keep(batch, rng) if a.deleted and full and rng.random() < a.deleted else None
         lr = schedule.learning_rate(fraction, done if fresh else 10**9, a.lr, a.flat)
         stats = trainer.step(batch, geo, lr, schedule.head_weight(progress.level, fraction), keep)

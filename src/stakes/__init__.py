@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from stakes.budgets.curve import Curve
     from stakes.budgets.frontier import break_even
     from stakes.budgets.policy import Decision, Policy
+    from stakes.calibration.calibrate import calibrate
+    from stakes.calibration.result import Calibration
     from stakes.evaluation.grading import grade
     from stakes.evaluation.statistics import cwe, mcnemar
     from stakes.signals import Judge, KeywordRule, LearnedSignal, Reading, TaskIdentity
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Allocation": "stakes.budgets.allocate",
+    "Calibration": "stakes.calibration.result",
     "Curve": "stakes.budgets.curve",
     "Decision": "stakes.budgets.policy",
     "Fitted": "stakes.vision.image.resize",
@@ -47,6 +50,7 @@ _HOMES = {
     "Tier": "stakes.tiers",
     "allocate": "stakes.budgets.allocate",
     "break_even": "stakes.budgets.frontier",
+    "calibrate": "stakes.calibration.calibrate",
     "count_tokens": "stakes.vision.geometry",
     "cwe": "stakes.evaluation.statistics",
     "fit": "stakes.vision.image.resize",
@@ -57,6 +61,7 @@ _HOMES = {
 __all__ = [
     "Allocation",
     "BadInput",
+    "Calibration",
     "Curve",
     "Decision",
     "Fitted",
@@ -74,6 +79,7 @@ __all__ = [
     "UnreadableImage",
     "allocate",
     "break_even",
+    "calibrate",
     "count_tokens",
     "cwe",
     "fit",

@@ -1,7 +1,7 @@
-"""The words a person types: ``stakes plan``, ``stakes explain``, ``stakes tokens``, ``stakes reproduce``.
+"""The command line: ``stakes plan``, ``stakes calibrate``, ``stakes serve`` and so on, one file each in ``commands``.
 
-Every command prints a page for people, or with ``--json`` one object on stdout and nothing else. Bad input ends with
-one sentence on stderr and exit status 2, and writes nothing.
+Every command prints a summary, or with ``--json`` one object on stdout and nothing else. Bad input ends with one
+sentence on stderr and exit status 2, and writes nothing.
 """
 
 import os
@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from stakes.aliases import with_new_options
 from stakes.commands import data, signal
 from stakes.commands.calibrate import calibrate
 from stakes.commands.demo import demo
@@ -46,7 +47,7 @@ app.command()(doctor)
 
 STOPPED = 130
 RESUMED = ("calibrate", "evaluate", "demo", "reproduce")
-"""Commands that keep every answer in a log as it comes."""
+"""Commands that write every answer to a log as it arrives, and resume from it."""
 
 
 def _version(wanted: bool) -> None:
@@ -58,9 +59,9 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _everywhere(
+def _options(
     _: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Spend a vision-language model's visual tokens where mistakes are expensive."""
@@ -72,26 +73,27 @@ _UsageError: Any = typer.BadParameter.__base__
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and leave the process with its exit status."""
-    # Threads of torch that wait by spinning take four times the CPU of those that sleep, and on a machine with other
-    # work to do more wall time still (16 answers of the reader: 12.5 s against 2.8). Read when torch is loaded.
+    # Torch threads that wait by spinning use four times the CPU of threads that sleep, and on a busy machine more wall
+    # time too (16 answers of the reader: 12.5 s against 2.8). Torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        status = app(arguments, prog_name="stakes", standalone_mode=False)
+        words = with_new_options(sys.argv[1:] if arguments is None else arguments)
+        status = app(words, prog_name="stakes", standalone_mode=False)
     except StakesError as error:
         _fail(str(error))
     except _UsageError as error:
         sentence = error.format_message().rstrip(".")
-        if not sentence:  # no command at all: the help is on the screen already
+        if not sentence:  # no command: the help has been printed
             sys.exit(2)
         context = getattr(error, "ctx", None)
         _fail(f"{sentence}; see {context.command_path if context else 'stakes'} --help")
     except (KeyboardInterrupt, typer.Abort):
         _stop(arguments)
-    except BrokenPipeError:  # the reader of our output went away, as in `stakes plan | head`
+    except BrokenPipeError:  # the output was closed, as in `stakes plan | head`
         sys.stderr.close()
         sys.exit(0)
     else:
-        if status == STOPPED:  # which is how typer hands on Ctrl-C
+        if status == STOPPED:  # how typer reports Ctrl-C
             _stop(arguments)
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -99,14 +101,10 @@ def main(arguments: list[str] | None = None) -> None:
 def _stop(arguments: list[str] | None) -> NoReturn:
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in RESUMED:
-        print("stakes: stopped; answers so far are kept, and the same command goes on from them", file=sys.stderr)
+        print("stakes: stopped; answers so far are kept, and the same command continues from them", file=sys.stderr)
     sys.exit(STOPPED)
 
 
 def _fail(sentence: str) -> NoReturn:
     print(f"stakes: {sentence}", file=sys.stderr)
     sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
-"""Every error that stakes raises on purpose: one sentence each, saying what was wrong, with which value, what to do.
+"""The errors that stakes raises on purpose. A message is one sentence: what is wrong, which value, what to do.
 
-All of them are ``ValueError``, so that code which knows nothing of stakes still catches them. The command line
-prints the sentence on stderr and exits with status 2.
+All of them are ``ValueError``, so that code without knowledge of stakes still catches them. The command line prints the
+sentence on stderr and exits with status 2.
 """
 
 

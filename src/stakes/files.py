@@ -1,11 +1,11 @@
-"""How is a file kept so that nothing of anybody's is lost? Written whole or not at all, and cut only where it is ours.
+"""Files are written whole or not at all, and truncated only after a torn line of our own.
 
-``write_whole`` puts a finished file in the old one's place. A new file gets the mode that the umask leaves, as any
-program's does; an old one keeps its own, so that a gateway under another user can go on reading it.
+``write_whole`` replaces a file by a finished one. A new file gets the mode that the umask leaves; an existing one keeps
+its mode, so that a gateway under another user can go on reading it.
 
-``is_torn`` tells whether some bytes can be the beginning of a line that this program writes: JSON objects whose first
-fields have known names in a known order. A log may end in half such a line, because its writer was killed; a file that
-somebody named by mistake does not, and must stay as it is.
+``is_torn`` says whether bytes can be the beginning of a line that this package writes: a JSON object whose first fields
+have known names in a known order. A log may end in half such a line, because its writer was killed. A file that
+somebody named by mistake does not, and must not change.
 
     >>> is_torn(b'{"key": "k1", "ti', ("key", "tier")), is_torn(b'{"my": "one-line file"}', ("key", "tier"))
     (True, False)
@@ -22,10 +22,10 @@ _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|null|true|false|-?\d[\d.eE+-]*')
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all, and wait until it is on disk; an OSError leaves what was there."""
+    """Write a file whole or not at all, and wait until it is on disk; after an OSError the old file is unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-    # Not mkstemp, which makes every file its owner's alone (0600) whatever the umask says.
+    # Not mkstemp, which ignores the umask and gives every file the mode 0600.
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

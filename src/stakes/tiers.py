@@ -1,12 +1,10 @@
-"""What does a mistake cost? A tier is a class of questions with one error cost.
+"""A tier is a class of questions with one error cost.
 
 Only ratios of costs matter to an allocation, so the unit is free: money, minutes of repair, or plain weights. The
 paper (Section "Problem") uses 5 for high and 1 for low, and 5, 3, 1 for its mixed workload.
 
 >>> parse_costs(["high=5", "low=1"])
 {'high': Tier(name='high', cost=5.0), 'low': Tier(name='low', cost=1.0)}
->>> dearest([Tier("low", 1), Tier("high", 5)]).name
-'high'
 """
 
 import math
@@ -25,7 +23,7 @@ class Tier:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise BadInput(f"a tier needs a name, and {self.name!r} is none; give it one such as 'high'")
+            raise BadInput(f"a tier needs a name, such as 'high', not {self.name!r}")
         if isinstance(self.cost, bool) or not isinstance(self.cost, (int, float)):
             raise BadInput(f"the cost of tier {self.name!r} must be a number, not {self.cost!r}")
         # an integer too large for a float makes isfinite raise OverflowError
@@ -38,7 +36,7 @@ class Tier:
 
 
 PAPER_TIERS: tuple[Tier, ...] = (Tier("high", 5.0), Tier("medium", 3.0), Tier("low", 1.0))
-"""The paper's tiers with its default costs, dearest first."""
+"""The paper's tiers with its default costs, most expensive first."""
 
 
 def parse_costs(words: Iterable[str]) -> dict[str, Tier]:
@@ -62,24 +60,16 @@ def parse_costs(words: Iterable[str]) -> dict[str, Tier]:
 
 
 def as_tiers(costs: Mapping[str, float]) -> dict[str, Tier]:
-    """Turn ``{name: cost}`` into validated tiers by name."""
+    """Validated tiers by name, from ``{name: cost}``."""
     if not costs:
         raise BadInput("no tier was given; give at least one, for example {'high': 5, 'low': 1}")
     return {name: Tier(name, cost) for name, cost in costs.items()}
 
 
 def extremes(costs: Mapping[str, float]) -> tuple[str, str]:
-    """Names of the dearest and the cheapest tier; where costs are equal the first and the last, so they are two.
+    """Names of the most expensive and the cheapest tier; at equal costs the first and the last, so that they differ.
 
     >>> extremes({"urgent": 2, "usual": 2})
     ('urgent', 'usual')
     """
     return max(costs, key=costs.__getitem__), min(reversed(list(costs)), key=costs.__getitem__)
-
-
-def dearest(tiers: Iterable[Tier]) -> Tier:
-    """Return the tier whose mistakes cost most; the first named where several cost the same."""
-    ordered = list(tiers)
-    if not ordered:
-        raise BadInput("no tier was given, so none is the dearest")
-    return max(ordered, key=lambda tier: tier.cost)

@@ -1,4 +1,4 @@
-"""Allocations to be solved, and what trying every choice in exact fractions says of them."""
+"""Allocation instances, and their optimum by brute force in exact fractions."""
 
 import itertools
 import math

@@ -59,8 +59,8 @@ def test_a_floor_is_a_shorter_grid(instance: Instance, floor: int) -> None:
         return
     cut = {}
     for tier, curve in curves.items():
-        kept = [i for i, b in enumerate(curve.budgets) if b >= floor]
-        cut[tier] = Curve([curve.budgets[i] for i in kept], [curve.errors[i] for i in kept], counts=6)
+        above = [i for i, b in enumerate(curve.budgets) if b >= floor]
+        cut[tier] = Curve([curve.budgets[i] for i in above], [curve.errors[i] for i in above], counts=6)
     shorter = Instance(cut, costs, counts, 0)
     total = (shorter.at(0) + shorter.at(-1)) // 2
     assert allocate(curves, costs, counts, total, floor).budgets == allocate(cut, costs, counts, total).budgets
@@ -183,11 +183,11 @@ def test_mixing_spends_the_total_and_beats_whole_tiers() -> None:
         ({"costs": {"high": "5", "low": 1}}, "cost of tier 'high' is '5'"),
         ({"costs": {"high": True, "low": 1}}, "cost of tier 'high' is True"),
         ({"counts": {"high": 0, "low": 1}}, "count of tier 'high' is 0"),
-        ({"counts": {"high": 1.5, "low": 1}}, "count of tier 'high' is 1.5"),
+        ({"counts": {"high": 1.5, "low": 1}}, "count of tier 'high' is a whole number, not 1.5"),
         ({"counts": {"high": 10**18, "low": 1}, "total": 10**20}, "divide all counts"),
-        ({"total": 608.0}, "total is 608.0"),
-        ({"total": True}, "total is True"),
-        ({"floor": 32.5}, "floor is 32.5"),
+        ({"total": 608.0}, "total is a whole number, not 608.0"),
+        ({"total": True}, "total is a whole number, not True"),
+        ({"floor": 32.5}, "floor is a whole number, not 32.5"),
         ({"floor": 577}, "floor 577 lies above every measured budget of tier 'high'"),
         ({"curves": {"high": HIGH, "low": [0.5]}}, "curve of tier 'low' is a list"),
     ],

@@ -10,7 +10,7 @@ from tests.budgets.controllers import FLOOR, MEAN, PAGE, policy, spend
 
 from stakes import BadInput, Curve, InfeasibleBudget, Policy
 from stakes.budgets.controller import Controller, Grant
-from stakes.budgets.policy import CurveRecord, TierPlan
+from stakes.budgets.policy import TierPlan
 from stakes.errors import LedgerBreach
 
 
@@ -24,7 +24,7 @@ def _tiers(draw: st.DrawFn) -> dict[str, TierPlan]:
         grid = sorted({draw(st.integers(FLOOR, MEAN)), *above})
         errors = draw(st.lists(st.floats(0, 1), min_size=len(grid), max_size=len(grid)))
         errors = sorted(errors, reverse=True) if draw(st.booleans()) else errors
-        record = CurveRecord.of(Curve(grid, errors, draw(st.integers(1, 500)))) if curve else None
+        record = Curve(grid, errors, draw(st.integers(1, 500))) if curve else None
         plans[tier] = TierPlan(cost=draw(st.floats(0.01, 100)), budget=draw(st.sampled_from(grid)), curve=record)
     return plans
 
@@ -47,7 +47,7 @@ def test_no_prefix_of_any_traffic_exceeds_the_mean_and_the_burst(
     controller = Controller.from_policy(Policy(mean_budget=MEAN, floor=FLOOR, tiers=tiers), burst)
     limit = 32 * MEAN if burst is None else burst
     dice, kinds, small = traffic
-    took: dict[Grant, tuple[int, ...]] = {}  # in order of grants: budgets, then what was spent; cancelled ones are gone
+    spent: dict[Grant, tuple[int, ...]] = {}  # in order of grants: budgets, later tokens; without cancelled ones
     outstanding: list[Grant] = []
     total = images = 0
     for kind in kinds:
@@ -56,17 +56,17 @@ def test_no_prefix_of_any_traffic_exceeds_the_mean_and_the_burst(
             grant = controller.grant(kind, natives)
             assert all(min(FLOOR, n) <= b <= n for b, n in zip(grant.budgets, natives, strict=True))
             outstanding.append(grant)
-            took[grant] = grant.budgets
+            spent[grant] = grant.budgets
         elif outstanding:
             grant = outstanding.pop(dice.randrange(len(outstanding)))
             if kind == "cancel":
                 controller.cancel(grant)
-                del took[grant]
+                del spent[grant]
             else:
-                took[grant] = tuple(dice.choice([budget, dice.randint(0, budget)]) for budget in grant.budgets)
-                controller.settle(grant, took[grant])
+                spent[grant] = tuple(dice.choice([budget, dice.randint(0, budget)]) for budget in grant.budgets)
+                controller.settle(grant, spent[grant])
         total = images = 0
-        for tokens in took.values():
+        for tokens in spent.values():
             for one in tokens:
                 total, images = total + one, images + 1
                 assert total <= MEAN * images + limit
@@ -76,7 +76,7 @@ def test_no_prefix_of_any_traffic_exceeds_the_mean_and_the_burst(
     assert state["mean"] == pytest.approx(total / images if images else 0)
 
 
-def test_cancelled_lows_take_back_nothing_that_a_high_was_promised() -> None:
+def test_cancelled_lows_take_back_nothing_that_was_reserved_for_a_high() -> None:
     controller = Controller.from_policy(policy(), burst=0)
     lows = [controller.grant("low", [PAGE]) for _ in range(20)]
     assert controller.grant("high", [PAGE]).budgets == (MEAN,)  # nothing is settled, so nothing is saved
@@ -146,7 +146,7 @@ def test_memory_does_not_grow_with_traffic() -> None:
     for _ in range(200):
         spend(controller, "high")
     assert not controller._outstanding
-    assert len(controller._weights) == len(controller._seen) == len(controller._turns) == 2
+    assert len(controller._weights) == len(controller._seen) == len(controller._credit) == 2
 
 
 def test_wrong_use_is_refused_and_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What the mean budget buys: near hindsight, the cheap give way first, and what is saved is spent later."""
+"""The mean budget is spent nearly as in hindsight: the low-cost tiers give way first, savings are spent later."""
 
 import random
 
@@ -9,9 +9,9 @@ from tests.budgets.controllers import DOCVQA, FLOOR, MEAN, PAGE, policy, spend
 
 from stakes import Curve, Policy, allocate
 from stakes.budgets.controller import Controller, share
-from stakes.budgets.controller_path import Path
+from stakes.budgets.controller_path import BudgetPath
 from stakes.budgets.curve import PAPER_GRID, cwe_at
-from stakes.budgets.policy import CurveRecord, TierPlan
+from stakes.budgets.policy import TierPlan
 
 
 @given(
@@ -30,13 +30,13 @@ def test_the_path_holds_the_optimum_of_allocate_for_every_mix(
     counts = dict(zip(names, shares, strict=False))
     images = sum(counts.values())
     best = allocate(curves, costs, counts, mean * images, mix=True)
-    path = Path.of(policy(costs, curves))
-    found = path.solve([counts[n] / images for n in names], mean)
-    low = dict(zip(names, found.budgets, strict=True))
-    cwe = (1 - found.part) * cwe_at(curves, low, costs, counts)
-    if found.mixed >= 0:
-        cwe += found.part * cwe_at(curves, {**low, names[found.mixed]: found.upper}, costs, counts)
-    assert sum(counts[n] * found.mean(i) for i, n in enumerate(names)) <= mean * images + 1e-6
+    path = BudgetPath.of(policy(costs, curves))
+    result = path.solve([counts[n] / images for n in names], mean)
+    low = dict(zip(names, result.budgets, strict=True))
+    cwe = (1 - result.part) * cwe_at(curves, low, costs, counts)
+    if result.mixed >= 0:
+        cwe += result.part * cwe_at(curves, {**low, names[result.mixed]: result.upper}, costs, counts)
+    assert sum(counts[n] * result.mean(i) for i, n in enumerate(names)) <= mean * images + 1e-6
     assert best.cwe - best.gap - 1e-9 <= cwe <= best.cwe + 1e-9
 
 
@@ -59,7 +59,7 @@ def test_a_steady_mix_comes_within_two_percent_of_hindsight(part: float) -> None
     assert lost / whole <= 1.02 * (best.cwe - best.gap)
 
 
-def test_the_cheap_give_way_first_and_the_dearest_keep_theirs_while_the_total_allows() -> None:
+def test_low_cost_tiers_give_way_first_while_the_total_allows() -> None:
     """Highs come as often as calibrated, then nothing but highs."""
     controller = Controller.from_policy(policy(mean_budget=400))
     for tier in ["high", "low"] * 50:
@@ -67,18 +67,18 @@ def test_the_cheap_give_way_first_and_the_dearest_keep_theirs_while_the_total_al
     state = controller.state()
     assert state["budget_high"] == 576
     assert state["budget_low"] > 200
-    kept = 0
+    images = 0
     while controller.state()["budget_high"] == 576:
         assert spend(controller, "high") == 576
-        kept += 1
-    assert kept > 10
+        images += 1
+    assert images > 10
     assert controller.state()["budget_low"] == FLOOR  # nothing was left to take from them
     more = [spend(controller, "high") for _ in range(5000)]
     assert sum(more[-1000:]) / 1000 == pytest.approx(400, rel=0.02)
     assert controller.state()["budget_low"] == FLOOR
 
 
-def test_savings_of_a_cheap_phase_are_there_for_the_dear_one_and_are_drawn_down_slowly() -> None:
+def test_savings_of_a_low_cost_phase_are_spent_on_a_high_cost_one_and_drawn_down_slowly() -> None:
     controller = Controller.from_policy(policy(), burst=0)
     for _ in range(100):
         spend(controller, "low")
@@ -132,14 +132,14 @@ def test_an_old_mix_is_forgotten() -> None:
 
 
 def test_budgets_come_from_the_curve_that_the_policy_was_chosen_by() -> None:
-    curve = CurveRecord.of(Curve([32, 304, 576], [0.9, 0.9, 0.9], 10))
-    fitted = CurveRecord.of(Curve([32, 304, 576], [0.9, 0.3, 0.1], 10))
+    curve = Curve([32, 304, 576], [0.9, 0.9, 0.9], 10)
+    fitted = Curve([32, 304, 576], [0.9, 0.3, 0.1], 10)
     tiers = {t: TierPlan(cost=1, budget=304, curve=curve, fitted=fitted) for t in ("high", "low")}
     controller = Controller.from_policy(Policy(mean_budget=MEAN, floor=FLOOR, tiers=tiers))
     assert spend(controller, "low") == 304
 
 
-def test_a_cut_says_so_and_stays_on_a_measured_budget() -> None:
+def test_a_cut_is_reported_and_stays_on_a_measured_budget() -> None:
     controller = Controller.from_policy(policy(mean_budget=400), burst=100)
     grant = controller.grant("high", [PAGE])
     assert grant.budgets == (480,)  # of 500 that could be paid

@@ -1,3 +1,5 @@
+"""The pair frontier against the paper's figures and against every pair; break-even; slopes of curves."""
+
 import itertools
 import math
 from typing import Any
@@ -8,9 +10,18 @@ from hypothesis import strategies as st
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve
-from stakes.budgets.frontier import break_even, change_ratios, frontier, snap, snapped, sweep
+from stakes.budgets.frontier import (
+    break_even,
+    central_marginal,
+    change_ratios,
+    frontier,
+    marginals,
+    snap,
+    sweep,
+)
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.statistics import RATIOS
+from stakes.experiments.published import curves as published_curves
 from stakes.published import figures
 
 FIGURES: dict[str, Any] = figures()
@@ -27,11 +38,11 @@ LOW_384 = published("low", **{"384": 74 / 300})
 
 @pytest.mark.parametrize("low", [LOW, LOW_384])
 def test_the_published_optima_at_every_cost_ratio(low: Curve) -> None:
-    found = {ratio: tuple(best.budgets.values()) for ratio, best in sweep(HIGH, low, 608).items()}
-    assert found == dict(
+    result = {ratio: tuple(best.budgets.values()) for ratio, best in sweep(HIGH, low, 608).items()}
+    assert result == dict(
         zip(RATIOS, [(304, 304), (304, 304), (448, 160), (576, 32), (576, 32), (576, 32)], strict=True)
     )
-    assert {r: tuple(pair) for r, pair in FIGURES["frontier_optimum"].items()} == {str(r): p for r, p in found.items()}
+    assert {r: tuple(pair) for r, pair in FIGURES["frontier_optimum"].items()} == {str(r): p for r, p in result.items()}
 
 
 def test_the_published_frontier_is_found_pair_by_pair() -> None:
@@ -48,12 +59,13 @@ def test_the_published_frontier_is_found_pair_by_pair() -> None:
 
 
 def test_the_published_optimum_changes_at_three_cost_ratios() -> None:
-    changes = change_ratios(snapped(HIGH), snapped(LOW_384), 608)
+    high, low = published_curves("docvqa").values()  # snapped to k/300
+    changes = change_ratios(high, low, 608)
     assert [round(change.ratio, 2) for change in changes] == [2.10, 2.38, 3.72]
     assert [change.ratio for change in changes] == pytest.approx([44 / 21, 50 / 21, 67 / 18])
     ends = [(change.before.high, change.before.low) for change in changes]
     assert [*ends, (changes[-1].after.high, changes[-1].after.low)] == [(304, 304), (384, 224), (448, 160), (576, 32)]
-    below = change_ratios(snapped(HIGH), snapped(LOW_384), 608, start=0.01)
+    below = change_ratios(high, low, 608, start=0.01)
     assert below[-3:] == changes
     assert all(change.ratio < 1 for change in below[:-3])
 
@@ -156,4 +168,53 @@ def test_bad_rates_are_named() -> None:
 
 def test_snapping_undoes_published_rounding() -> None:
     assert [snap(0.373, 300), snap(0.843, 300), snap(0.133, 300)] == [112 / 300, 253 / 300, 40 / 300]
-    assert snapped(LOW).error(304) == 112 / 300
+
+
+rate_curves = st.lists(
+    st.tuples(st.integers(1, 40), st.integers(0, 20)), min_size=1, max_size=8, unique_by=lambda point: point[0]
+).map(lambda points: Curve([b for b, _ in sorted(points)], [e / 20 for _, e in sorted(points)], 20))
+
+
+@settings(max_examples=60)
+@given(rate_curves, rate_curves, st.integers(2, 200), st.integers(1, 4), st.integers(1, 4))
+def test_changes_of_the_optimum_are_the_envelope_of_all_pairs(
+    high: Curve, low: Curve, total: int, n_high: int, n_low: int
+) -> None:
+    fits = [
+        (n_low * low.error(b), n_high * high.error(a))
+        for a, b in itertools.product(high.budgets, low.budgets)
+        if n_high * a + n_low * b <= total
+    ]
+    if not fits:
+        with pytest.raises(InfeasibleBudget):
+            change_ratios(high, low, total, counts={"high": n_high, "low": n_low})
+        return
+    changes = change_ratios(high, low, total, counts={"high": n_high, "low": n_low})
+    ratios = [1.0, *(change.ratio for change in changes)]
+    assert ratios == sorted(ratios)
+    for i, change in enumerate(changes):
+        end = ratios[i + 2] if i + 2 < len(ratios) else change.ratio + 1
+        between = (change.ratio + end) / 2
+        best = min(low_loss + between * high_loss for low_loss, high_loss in fits)
+        mine = n_low * change.after.error_low + between * n_high * change.after.error_high
+        assert mine == pytest.approx(best, abs=1e-9)
+        assert n_high * change.after.high + n_low * change.after.low <= total
+    pairs = [(a, b) for a, b in itertools.product(high.budgets, low.budgets) if a + b == total]
+    assert [(pair.high, pair.low) for pair in frontier(high, low, total)] == pairs
+
+
+def test_published_marginals_and_their_standard_error() -> None:
+    result = published_curves("docvqa")
+    high, low = (central_marginal(result[tier], 304) for tier in ("high", "low"))
+    assert (-high.per_token, -low.per_token) == pytest.approx((0.00173, 0.00171), abs=5e-6)
+    assert high.standard_error == pytest.approx(2e-4, abs=5e-5)
+
+
+def test_steps_add_up_to_the_whole_fall() -> None:
+    curve = Curve([32, 64, 128], [0.9, 0.95, 0.2], 50)
+    assert sum(m.change for m in marginals(curve)) == pytest.approx(0.2 - 0.9)
+
+
+def test_edges_have_no_central_marginal() -> None:
+    with pytest.raises(BadInput, match="32 is at the edge"):
+        central_marginal(Curve([32, 64], [0.9, 0.8], 10), 32)

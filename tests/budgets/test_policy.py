@@ -1,4 +1,4 @@
-"""A policy file says what every question gets, survives a round trip, and refuses what is not one."""
+"""A policy file decides the budget of every question, survives a round trip, and refuses what is not one."""
 
 import json
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from stakes import BadInput, Curve, KeywordRule, Policy, TaskIdentity
-from stakes.budgets.policy import CurveRecord, TierPlan
+from stakes.budgets.policy import TierPlan
 from stakes.signals import to_dict
 
 TWICE = {"budgets": [9, 9], "errors": [0, 0], "counts": [1, 1]}
 
 
 def _policy(high: int = 576, low: int = 32, **more: object) -> Policy:
-    curve = CurveRecord.of(Curve([32, 304, 576], [0.9, 0.3, 0.1], 300))
+    curve = Curve([32, 304, 576], [0.9, 0.3, 0.1], 300)
     tiers = {"high": TierPlan(cost=5, budget=high, curve=curve), "low": TierPlan(cost=1, budget=low, curve=curve)}
     return Policy.model_validate({"mean_budget": 304, "floor": 32, "tiers": tiers, "fingerprint": "abc", **more})
 
@@ -25,7 +25,7 @@ def test_a_question_gets_its_tiers_budget_and_the_reason() -> None:
     assert _policy().decide("Who signed the letter?").budget == 32
 
 
-def test_an_empty_question_gets_the_dearest_tier() -> None:
+def test_an_empty_question_gets_the_most_expensive_tier() -> None:
     decision = _policy().decide("  ")
     assert decision.tier == "high"
     assert decision.why.startswith("undecided")
@@ -83,7 +83,7 @@ def test_policies_are_the_same_when_tiers_and_budgets_are() -> None:
         ({"selector": "fastv"}, "'fastv' says which tokens deletion keeps; this is a resolution policy"),
         ({"surprise": 1}, "surprise"),
         ({"signal": {"kind": "oracle"}}, "unknown signal kind 'oracle'"),
-        ({"signal": to_dict(TaskIdentity({"a": "gold"}, dearest="gold"))}, "can answer tier 'gold'"),
+        ({"signal": to_dict(TaskIdentity({"a": "gold"}, most_expensive="gold"))}, "can answer tier 'gold'"),
         ({"tiers": {"high": {"cost": 5, "budget": 9, "curve": TWICE}}}, "budget 9 appears twice"),
     ],
 )  # fmt: skip
@@ -96,7 +96,7 @@ def test_a_bad_policy_is_refused_with_the_field_named(tmp_path: Path, change: di
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_no_policy_say_so(tmp_path: Path) -> None:
+def test_files_that_are_no_policy_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no policy file"):
         Policy.load(tmp_path / "none.json")
     (tmp_path / "list.json").write_text("[1]")
@@ -111,7 +111,7 @@ def test_files_that_are_no_policy_say_so(tmp_path: Path) -> None:
 
 
 def test_a_judged_policy_needs_its_judge_brought() -> None:
-    policy = _policy(signal={"kind": "judge", "tiers": ["high", "low"], "dearest": "high"})
+    policy = _policy(signal={"kind": "judge", "tiers": ["high", "low"], "most_expensive": "high"})
     with pytest.raises(BadInput, match="give it with use"):
         policy.decide("What is the total?")
     policy.use(KeywordRule())

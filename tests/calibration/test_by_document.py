@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 import pytest
+from benchmarks.scenarios import published
 
 from stakes.budgets.curve_files import curves_from_outcomes
-from stakes.budgets.scenarios import published
 from stakes.calibration.by_document import ByDocument, by_document, check_halves
 from stakes.calibration.certify.power import simulate
 from stakes.errors import BadInput
@@ -79,7 +79,7 @@ def test_imagined_answers_have_the_true_errors_whatever_the_dependence(dependenc
     assert len(measured) == 10_000
 
 
-def test_an_imagined_document_has_as_many_questions_as_asked_for_on_average() -> None:
+def test_a_simulated_document_has_the_requested_number_of_questions_on_average() -> None:
     for per_document in (1, 1.5, 2, 4):
         measured = simulate(published(), {"high": 90, "low": 30}, np.random.default_rng(0), per_document=per_document)
         asked = sum(table[:, 0] for table in measured.asked.values())

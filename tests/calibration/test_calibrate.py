@@ -14,16 +14,17 @@ from tests.evaluation.oracle import Oracle, write_samples
 from tests.models.tiny import picture, tiny
 
 from stakes.budgets.allocate import allocate
-from stakes.budgets.curve import default_grid
+from stakes.budgets.curve import budgets_to_measure, default_grid
 from stakes.budgets.curve_files import read_curves
 from stakes.budgets.policy import Policy
-from stakes.calibration.calibrate import Calibration, calibrate
+from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.holdout import held_out
+from stakes.calibration.result import Calibration
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.fingerprint import Setting
-from stakes.evaluation.items import Asked, ask
 from stakes.evaluation.outcome_log import read_outcomes
+from stakes.evaluation.samples import prepare_samples
 from stakes.evaluation.statistics import cwe
 from stakes.models.local.image_cache import EncodedCache
 from stakes.signals import KeywordRule
@@ -39,13 +40,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def asked(folder: Path) -> list[Asked]:
-    return ask(write_samples(folder, pages=20), folder, KeywordRule())
+def samples(folder: Path) -> list[Sample]:
+    return prepare_samples(write_samples(folder, pages=20), folder, KeywordRule())
 
 
 @pytest.fixture(scope="module")
-def found(asked: list[Asked], folder: Path) -> Calibration:
-    return calibrate(Oracle(), asked, COSTS, 304, KeywordRule(), log=folder / "log.jsonl", grid=GRID)
+def found(samples: list[Sample], folder: Path) -> Calibration:
+    return calibrate(
+        samples,
+        Oracle(),
+        costs=COSTS,
+        mean_budget=304,
+        signal=KeywordRule(),
+        log=folder / "log.jsonl",
+        options=CalibrationOptions(grid=GRID),
+    )
 
 
 def test_the_curves_are_the_rates_of_wrong_answers(found: Calibration, folder: Path) -> None:
@@ -67,7 +76,7 @@ def test_the_policy_holds_the_optimum_under_the_mean_and_all_that_it_rests_on(fo
     policy = found.policy
     assert policy.budgets == best.budgets == {"high": 576, "low": 32}
     assert (policy.family, policy.mechanism, policy.mean_budget) == ("qwen2.5-vl", "resolution", 304)
-    assert {tier: plan.curve.curve() for tier, plan in policy.tiers.items() if plan.curve} == found.curves
+    assert {tier: plan.curve for tier, plan in policy.tiers.items() if plan.curve} == found.curves
     assert policy.decide("What is the total?").budget == 576
     assert policy.fingerprint == str(found.run.fingerprint)
     assert found.plan.pair is not None
@@ -103,8 +112,16 @@ def calibrate_curves(rows: Any) -> Any:
     return curves_from_outcomes(rows)
 
 
-def test_a_check_that_cannot_be_made_says_why(asked: list[Asked], folder: Path) -> None:
-    found = calibrate(Oracle(), asked[:4], COSTS, 304, KeywordRule(), log=folder / "one.jsonl", grid=GRID)
+def test_a_check_that_cannot_be_made_has_a_reason(samples: list[Sample], folder: Path) -> None:
+    found = calibrate(
+        samples[:4],
+        Oracle(),
+        costs=COSTS,
+        mean_budget=304,
+        signal=KeywordRule(),
+        log=folder / "one.jsonl",
+        options=CalibrationOptions(grid=GRID),
+    )
     assert found.held_out is None
     assert "the second half of the 1 documents has no question of tier 'high'" in found.why_not_held_out
     rows = [outcome for outcome in found.run.outcomes.values() if outcome.budget > 304]
@@ -113,39 +130,53 @@ def test_a_check_that_cannot_be_made_says_why(asked: list[Asked], folder: Path) 
         held_out(two, COSTS, 304)
 
 
-def test_the_check_is_at_equal_tokens_though_the_mean_is_between_two_budgets(asked: list[Asked], folder: Path) -> None:
+def test_the_check_is_at_equal_tokens_though_the_mean_is_between_two_budgets(
+    samples: list[Sample], folder: Path
+) -> None:
     """Of a mean of 290 uniform can spend 200: a choice that spent 290 would win by tokens and not by choosing."""
     found = calibrate(
-        Oracle(), asked, {"high": 1.001, "low": 1.0}, 290, KeywordRule(), log=folder / "off.jsonl", grid=(100, 200, 300)
+        samples,
+        Oracle(),
+        costs={"high": 1.001, "low": 1.0},
+        mean_budget=290,
+        signal=KeywordRule(),
+        log=folder / "off.jsonl",
+        options=CalibrationOptions(grid=(100, 200, 300)),
     )
     assert found.held_out is not None
     assert found.held_out.uniform_budget == 200
     assert sum(found.held_out.budgets.values()) <= 2 * 200, found.held_out
 
 
-def test_a_floor_and_another_mechanism_reach_the_policy(asked: list[Asked], folder: Path) -> None:
+def test_a_floor_and_another_mechanism_reach_the_policy(samples: list[Sample], folder: Path) -> None:
     found = calibrate(
+        samples,
         Oracle(),
-        asked,
-        COSTS,
-        304,
-        KeywordRule(),
+        costs=COSTS,
+        mean_budget=304,
+        signal=KeywordRule(),
         log=folder / "deletion.jsonl",
-        grid=GRID,
-        setting=Setting("deletion"),
-        floor=90,
+        options=CalibrationOptions(grid=GRID, setting=Setting("deletion"), floor=90),
     )
     assert (found.policy.mechanism, found.policy.floor) == ("deletion", 90)
     assert min(found.policy.budgets.values()) >= 96
     assert found.measured_tokens == sum(GRID) * 80
 
 
-def test_tiers_without_a_cost_or_a_sample_are_refused_before_any_answer(asked: list[Asked], folder: Path) -> None:
+def test_tiers_without_a_cost_or_a_sample_are_refused_before_any_answer(samples: list[Sample], folder: Path) -> None:
     model = Oracle()
 
     def refused(costs: dict[str, float], says: str, **more: Any) -> None:
         with pytest.raises(BadInput, match=says):
-            calibrate(model, asked, costs, more.pop("mean", 304), KeywordRule(), log=folder / "none.jsonl", **more)
+            calibrate(
+                samples,
+                model,
+                costs=costs,
+                mean_budget=more.pop("mean", 304),
+                signal=KeywordRule(),
+                log=folder / "none.jsonl",
+                options=CalibrationOptions(**more),
+            )
 
     refused({"high": 5.0}, "tier 'low' .*has no cost; give one for it, such as --cost low=1")
     refused({**COSTS, "gold": 9.0}, "no sample is of tier 'gold'")
@@ -156,9 +187,9 @@ def test_tiers_without_a_cost_or_a_sample_are_refused_before_any_answer(asked: l
     refused(COSTS, "the floor of 400 lies above every budget of the grid .at most 304.", grid=[32, 304], floor=400)
     refused(COSTS, "at or above the floor of 300 is 304, above the mean budget of 290", grid=GRID, floor=300, mean=290)
     refused({"high": 1e308, "low": 1e308}, "the cost of tier 'high' is 1e.308", grid=GRID)
-    high = [one for one in asked if one.tier == "high"]
+    high = [one for one in samples if one.tier == "high"]
     with pytest.raises(BadInput, match="tier 'low' .one that the signal can name. has no cost"):
-        calibrate(model, high, {"high": 5.0}, 304, KeywordRule(), log=folder / "none.jsonl")
+        calibrate(high, model, costs={"high": 5.0}, mean_budget=304, signal=KeywordRule(), log=folder / "none.jsonl")
     assert model.batches == []
 
 
@@ -166,8 +197,8 @@ def test_the_default_grid_is_the_papers_scaled_to_the_mean() -> None:
     assert default_grid(304) == (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
     assert default_grid(152)[::6] == (16, 152, 288)
     assert 1000 in default_grid(1000)
-    with pytest.raises(BadInput, match="at least one token"):
-        default_grid(0)
+    with pytest.raises(BadInput, match="the mean budget is 1 to 1,000,000,000 tokens an image, not 0"):
+        budgets_to_measure(None, 0, None)
 
 
 KILLER = """
@@ -175,7 +206,7 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 from tests.evaluation.oracle import Oracle, write_samples
 from stakes.calibration.calibrate import calibrate
-from stakes.evaluation.items import ask
+from stakes.evaluation.samples import prepare_samples
 from stakes.signals import KeywordRule
 
 folder, dice, kills = Path(sys.argv[1]), random.Random(4), 0
@@ -185,8 +216,9 @@ def start(name, seconds):  # a process of its own; only the imports are shared
     child = os.fork()
     if child:
         return child
-    asked, model = ask(samples, folder, KeywordRule()), Oracle(seconds=seconds)
-    found = calibrate(model, asked, {"high": 5.0, "low": 1.0}, 304, KeywordRule(), log=folder / f"{name}.jsonl")
+    prepared, model = prepare_samples(samples, folder, KeywordRule()), Oracle(seconds=seconds)
+    costs = {"high": 5.0, "low": 1.0}
+    found = calibrate(prepared, model, costs=costs, signal=KeywordRule(), log=folder / f"{name}.jsonl")
     found.policy.save(folder / f"{name}.json")
     os._exit(0)
 
@@ -227,15 +259,27 @@ def test_a_real_model_class_end_to_end_the_same_after_a_cut(mechanism: Any, tmp_
         picture(280 + 28 * number, 224, number).save(tmp_path / f"{number}.png")
         for question in ("What is the total?", "Who signed?"):
             sample = f"{number}{question}"
-            samples.append(Sample(sample, f"{number}.png", question, ("a",), document=str(number)))
+            samples.append(Sample(sample, question, ("a",), f"{number}.png", document=str(number)))
     model = replace(tiny("qwen2_5_vl"), cache=EncodedCache())
-    asked, log, setting = ask(samples, tmp_path, KeywordRule()), tmp_path / "log.jsonl", Setting(mechanism)
+    samples, log, setting = (
+        prepare_samples(samples, tmp_path, KeywordRule()),
+        tmp_path / "log.jsonl",
+        Setting(mechanism),
+    )
     grid = (12, 24, 40)
     encoded: list[int] = []
     handle = model.model.model.visual.register_forward_hook(lambda *_: encoded.append(1))
 
     def go() -> Calibration:
-        return calibrate(model, asked, COSTS, 30, KeywordRule(), log=log, grid=grid, setting=setting)
+        return calibrate(
+            samples,
+            model,
+            costs=COSTS,
+            mean_budget=30,
+            signal=KeywordRule(),
+            log=log,
+            options=CalibrationOptions(grid=grid, setting=setting),
+        )
 
     try:
         first = go()
@@ -254,5 +298,11 @@ def test_a_real_model_class_end_to_end_the_same_after_a_cut(mechanism: Any, tmp_
     assert len({outcome.prediction for outcome in first.run.outcomes.values()}) > 3
     with pytest.raises(BadInput, match="model.length was 8 and is 5"):
         calibrate(
-            replace(model, max_new_tokens=5), asked, COSTS, 30, KeywordRule(), log=log, grid=grid, setting=setting
+            samples,
+            replace(model, max_new_tokens=5),
+            costs=COSTS,
+            mean_budget=30,
+            signal=KeywordRule(),
+            log=log,
+            options=CalibrationOptions(grid=grid, setting=setting),
         )

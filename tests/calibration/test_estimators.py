@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.scenarios import GRID, published, with_dips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stakes.aliases import ESTIMATORS as REPLACED
 from stakes.budgets.curve import Curve, cwe_at
-from stakes.budgets.scenarios import GRID, published, unequal, with_dips
+from stakes.budgets.policy import Policy
 from stakes.calibration.by_document import ByDocument
 from stakes.calibration.certify.power import simulate
-from stakes.calibration.estimators import CURVES, DEFAULT, NAMES, fit
-from stakes.calibration.estimators.choose import Terms, choose, cross_validated
-from stakes.calibration.estimators.pooled import pairing
+from stakes.calibration.estimators import DEFAULT, ESTIMATORS, Terms, choose, fit, pairing
 from stakes.errors import BadInput
 
 TWO = {"high": 1, "low": 1}
@@ -38,40 +38,31 @@ def curve_sets(draw: st.DrawFn) -> dict[str, Curve]:
 
 
 @settings(max_examples=60)
-@given(curve_sets(), st.sampled_from(sorted(CURVES)))
+@given(curve_sets(), st.sampled_from(sorted(ESTIMATORS)))
 def test_every_estimator_gives_rates_on_the_same_grid_for_any_curves(curves: dict[str, Curve], name: str) -> None:
     found = fit(name, curves)
     assert list(found) == list(curves)
     for tier, curve in curves.items():
         assert (found[tier].budgets, found[tier].counts) == (curve.budgets, curve.counts)
-    if name in ("isotonic", "smooth"):
-        for curve in found.values():
-            assert all(b <= a + 1e-9 for a, b in zip(curve.errors, curve.errors[1:], strict=False))
 
 
-@pytest.mark.parametrize("name", sorted(CURVES))
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
 @pytest.mark.parametrize("rate", [0.0, 0.37, 1.0])
 def test_what_is_flat_stays_flat_so_that_budgets_tie(name: str, rate: float) -> None:
     n = 100
     curves = {tier: Curve(GRID, [rate] * 13, n) for tier in TWO}
     fitted = fit(name, curves)
-    if name != "smooth":
-        assert all(len(set(curve.errors)) == 1 for curve in fitted.values())
-        assert _terms().allocate(fitted).budgets == {"high": 32, "low": 32}
+    assert all(len(set(curve.errors)) == 1 for curve in fitted.values())
+    assert _terms().allocate(fitted).budgets == {"high": 32, "low": 32}
     assert fitted["high"].error(304) == pytest.approx(rate, abs=0.02)
 
 
-@pytest.mark.parametrize("name", sorted(CURVES))
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_with_many_answers_the_truth_is_found(name: str) -> None:
-    truth = published() if name != "smooth" else unequal()
+    truth = published()
     fitted = fit(name, {tier: Curve(c.budgets, c.errors, 100_000) for tier, c in truth.items()})
     for tier in truth:
         assert fitted[tier].errors == pytest.approx(truth[tier].errors, abs=0.005)
-
-
-def test_smooth_falls_back_where_there_is_nothing_to_fit() -> None:
-    three = {"high": Curve([32, 64, 96], [0.5, 0.7, 0.1], 10)}
-    assert fit("smooth", three) == fit("isotonic", three)
 
 
 def test_pooling_lets_a_tier_with_few_answers_borrow_the_others_shape() -> None:
@@ -90,7 +81,6 @@ def test_a_dip_that_the_answers_insist_on_is_not_smoothed_away() -> None:
     truth = with_dips()
     measured = simulate(truth, {"high": 1000, "low": 1000}, np.random.default_rng(0))
     assert choose(measured, _terms(5), "pooled").budgets == {"high": 448, "low": 160}
-    assert choose(measured, _terms(5), "smooth").budgets != {"high": 448, "low": 160}
 
 
 def test_a_single_sharp_point_is_kept_when_many_answers_stand_behind_it() -> None:
@@ -103,7 +93,7 @@ def test_a_single_sharp_point_is_kept_when_many_answers_stand_behind_it() -> Non
 
 @pytest.mark.parametrize("dependence", [0.0, 0.3, 0.8])
 def test_pairing_is_the_same_where_some_budgets_were_asked_less(dependence: float) -> None:
-    """As after a race: the first documents at every budget, the rest at the largest ones only."""
+    """As after adaptive sampling: the first documents at every budget, the rest at the largest ones only."""
     full = _measured(2000, dependence=dependence)
     mask = np.ones((len(full), len(full.budgets)), dtype=np.int64)
     mask[800:, :7] = 0
@@ -137,40 +127,22 @@ def test_pooled_chooses_better_than_raw_on_the_published_curves() -> None:
     assert regret["pooled"] < 0.75 * regret["raw"]
 
 
-def test_the_bootstrap_takes_the_choice_made_most_often() -> None:
-    clear = choose(_measured(1000), _terms(10), "bootstrap")
-    assert clear.budgets == {"high": 576, "low": 32}
-    assert clear.votes is not None
-    assert clear.votes > 0.6
-    torn = choose(_measured(75), _terms(3), "bootstrap")
-    assert torn.votes is not None
-    assert torn.votes < 0.5
-    assert torn == choose(_measured(75), _terms(3), "bootstrap")
-
-
-def test_auto_names_the_estimator_that_does_best_on_documents_left_out() -> None:
-    measured = _measured(60)
-    scores = cross_validated(measured, _terms(5))
-    found = choose(measured, _terms(5), "auto")
-    name = found.estimator.removeprefix("auto: ")
-    assert scores[name] == min(scores.values())
-    assert found.budgets == choose(measured, _terms(5), name).budgets
-
-
 def test_floors_of_single_tiers_bind_only_them() -> None:
     terms = Terms({"high": 1.0, "low": 1.0}, TWO, 608, floors={"high": 448})
     assert choose(_measured(300), terms, "raw").budgets["high"] >= 448
 
 
-def test_unknown_estimators_and_missing_documents_are_named() -> None:
-    assert DEFAULT in NAMES
-    with pytest.raises(BadInput, match="there is no estimator 'magic'; choose one of raw, isotonic, pooled, smooth"):
+def test_unknown_estimators_are_named_and_removed_ones_name_their_replacement() -> None:
+    assert DEFAULT in ESTIMATORS
+    with pytest.raises(BadInput, match="there is no estimator 'magic'; choose one of raw, pooled"):
         fit("magic", published())
-    with pytest.raises(BadInput, match="'auto' resamples documents, and curves have none"):
-        fit("auto", published())
-    few = _measured(3)
-    with pytest.raises(
-        BadInput,
-        match="documents are too few to choose an estimator by cross-validation in .* name an estimator such as pooled",
-    ):
-        choose(few, _terms(), "auto")
+    for name in (*REPLACED, "hybrid:prior.jsonl"):
+        with pytest.raises(BadInput, match=f"'{name.partition(':')[0]}' was removed .* use pooled"):
+            fit(name, published())
+
+
+def test_a_policy_made_by_a_removed_estimator_still_loads() -> None:
+    tiers = {"high": {"cost": 5, "budget": 512}, "low": {"cost": 1, "budget": 96}}
+    for name in (*REPLACED, "auto: pooled", "hybrid:prior.jsonl"):
+        record = {"schema": 1, "mean_budget": 304, "tiers": tiers, "estimator": name}
+        assert Policy.from_record(record).estimator == name

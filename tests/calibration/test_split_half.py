@@ -27,7 +27,7 @@ def test_equal_halves_rank_first_with_no_gap() -> None:
     assert [r.gap for r in found.values()] == pytest.approx([0] * 6)
 
 
-def test_a_choice_that_does_not_hold_is_ranked_and_its_gap_told() -> None:
+def test_a_choice_that_does_not_hold_is_ranked_with_its_gap() -> None:
     high = _table([0.9, 0.3, 0.1], [0.9, 0.3, 0.3])
     low = _table([0.9, 0.3, 0.1], [0.9, 0.3, 0.1])
     found = split_half({"high": high, "low": low}, BUDGETS, 608, ratios=[5])[5]

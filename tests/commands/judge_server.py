@@ -1,4 +1,4 @@
-"""A judge as a process of its own: an OpenAI-compatible server that calls zip codes dear and is undecided on authors.
+"""A judge in its own process: an OpenAI-compatible server that calls zip codes high-cost and cannot decide on authors.
 
 python -m tests.commands.judge_server      # its address is printed; at /asked, every question that it was asked
 """
@@ -9,7 +9,7 @@ import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-KEY, DEAR = "a key", ("total", "date", "zip")
+KEY, HIGH_COST = "a key", ("total", "date", "zip")
 asked: list[str] = []
 
 
@@ -22,7 +22,7 @@ class Judging(BaseHTTPRequestHandler):
             return self._say(401, {"error": {"message": "no such key", "type": "authentication_error", "code": None}})
         question = body["messages"][1]["content"]
         asked.append(question)
-        word = "it depends" if "author" in question else "high" if any(cue in question for cue in DEAR) else "low"
+        word = "it depends" if "author" in question else "high" if any(cue in question for cue in HIGH_COST) else "low"
         return self._say(200, {"choices": [{"index": 0, "message": {"role": "assistant", "content": word}}]})
 
     def do_GET(self) -> None:

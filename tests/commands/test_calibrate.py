@@ -13,9 +13,11 @@ from tests.models.tiny import image_processor, picture, tiny, tokenizer
 from typer.testing import CliRunner
 
 from stakes.budgets.policy import Policy
+from stakes.calibration.calibrate import serving_signal
 from stakes.commands.calibrate import calibrate
 from stakes.commands.evaluate import evaluate
-from stakes.commands.inputs import read_signal, serving_signal
+from stakes.commands.inputs import parse_signal
+from stakes.data.sample import Sample
 from stakes.errors import BadInput, LedgerBreach
 from stakes.evaluation.outcome_log import read_outcomes
 from stakes.signals import KeywordRule, LearnedSignal, TaskIdentity
@@ -81,7 +83,7 @@ def test_calibrate_writes_a_policy_a_log_and_one_object(place: Path, made: Any) 
     assert "calibrate: 32 of 32 answers to go" in made.stderr
 
 
-def test_calibrating_again_answers_nothing_and_prints_a_page(place: Path, made: Any) -> None:
+def test_calibrating_again_answers_nothing_and_prints_a_summary(place: Path, made: Any) -> None:
     before = (place / "policy.json").read_bytes()
     words = ("--model", place / "vlm", *RULES, "-o", place / "policy.json")
     page = stakes("calibrate", place / "cal.jsonl", *words).stdout
@@ -96,7 +98,7 @@ def test_calibrating_again_answers_nothing_and_prints_a_page(place: Path, made: 
     assert (place / "policy.json").read_bytes() == before
 
 
-def test_evaluate_tells_the_arms_and_saved_answers_are_judged_again(place: Path, made: Any) -> None:
+def test_evaluate_compares_the_arms_and_saved_answers_are_compared_again(place: Path, made: Any) -> None:
     words = ("evaluate", place / "test.jsonl", "--policy", place / "policy.json")
     record = json.loads(stakes(*words, "--model", place / "vlm", "--json").stdout)
     assert [row["arm"] for row in record["rows"]] == ["uniform", "content", "cost", "anti"]
@@ -112,8 +114,7 @@ def test_evaluate_tells_the_arms_and_saved_answers_are_judged_again(place: Path,
     assert "Against uniform; too few documents (3) for an interval" in page
     assert "3 high at cost 2, 3 low at cost 1; 3 documents; graded exact" in page
     assert "realised totals differ by" in page
-    told = [line for line in page.splitlines() if line.startswith("Uniform")]
-    assert told == [again["uniform"]], told
+    assert [line for line in page.splitlines() if line.startswith("Uniform")] == [again["uniform"]]
     assert "It does not help here, keep uniform: " in page
     assert again["verdict"].startswith("It does not help here, keep uniform: ")
     assert "Held out: the policy was calibrated on none of these documents." in page
@@ -168,15 +169,15 @@ def test_pages_are_a_source_like_a_file(place: Path) -> None:
     assert all(outcome.sample.startswith("shapes/test/") for outcome in read_outcomes(place / "p.evaluation.jsonl"))
 
 
-def test_bad_input_is_said_before_a_model_is_loaded(place: Path) -> None:
-    def refused(says: str, *words: object, error: type[Exception] = BadInput) -> None:
-        with pytest.raises(error, match=says):
+def test_bad_input_is_refused_before_a_model_is_loaded(place: Path) -> None:
+    def refused(message: str, *words: object, error: type[Exception] = BadInput) -> None:
+        with pytest.raises(error, match=message):
             stakes("calibrate", *words, "-o", place / "none.json")
 
     cal = place / "cal.jsonl"
     refused("either a samples file or --pages", "--model", "x")
     refused("either a samples file or --pages", cal, "--pages", "forms")
-    refused("no page family is called 'poems'", "--pages", "poems")
+    refused("there is no page family 'poems'", "--pages", "poems")
     refused("--grid takes whole numbers", cal, "--grid", "12,many")
     refused("no signal is called 'magic'", cal, "--signal", "magic")
     refused("tier 'low' .*has no cost", cal, "--cost", "high=5")
@@ -205,26 +206,30 @@ def test_evaluate_refuses_what_makes_no_sense(place: Path, made: Any) -> None:
         stakes(*words, "--outcomes", place / "policy.outcomes.jsonl")
 
 
-def test_a_signal_in_words(tmp_path: Path) -> None:
+def test_signals_are_parsed(tmp_path: Path) -> None:
     (tmp_path / "map.json").write_text('{"docvqa": "high", "vqav2": "low"}')
     for word in (f"task:{tmp_path / 'map.json'}", "task:docvqa=high,vqav2=low"):
-        signal = read_signal(word, COSTS)
+        signal = parse_signal(word, COSTS)
         assert isinstance(signal, TaskIdentity)
-        assert (signal.tasks, signal.dearest) == ({"docvqa": "high", "vqav2": "low"}, "high")
+        assert (signal.tasks, signal.most_expensive) == ({"docvqa": "high", "vqav2": "low"}, "high")
     LearnedSignal().fit(["What date?", "Who?"] * 5, ["high", "low"] * 5).save(tmp_path / "learned.json")
-    assert isinstance(read_signal(f"learned:{tmp_path / 'learned.json'}", COSTS), LearnedSignal)
-    assert read_signal("tier", COSTS) is None
+    assert isinstance(parse_signal(f"learned:{tmp_path / 'learned.json'}", COSTS), LearnedSignal)
+    assert parse_signal("tier", COSTS) is None
     (tmp_path / "bad.json").write_text("[1]")
     for word in ("task:docvqa", f"task:{tmp_path / 'bad.json'}", "learned", "task:"):
         with pytest.raises(BadInput):
-            read_signal(word, COSTS)
+            parse_signal(word, COSTS)
+
+
+def labelled(*labels: tuple[str | None, str]) -> list[Sample]:
+    return [Sample(str(i), "What?", ("x",), task=task, tier=tier) for i, (task, tier) in enumerate(labels)]
 
 
 def test_labels_are_served_by_task_or_keywords_or_not_at_all() -> None:
-    by_task = [("What?", "docvqa", "gold"), ("Which?", "vqav2", "tin")]
-    signal = serving_signal(by_task, {"gold": 9.0, "tin": 1.0})
+    by_task = [("docvqa", "gold"), ("vqav2", "tin")]
+    signal = serving_signal(labelled(*by_task), {"gold": 9.0, "tin": 1.0})
     assert isinstance(signal, TaskIdentity)
-    assert signal.dearest == "gold"
-    assert isinstance(serving_signal([("What?", None, "high"), ("Who?", None, "low")], COSTS), KeywordRule)
+    assert signal.most_expensive == "gold"
+    assert isinstance(serving_signal(labelled((None, "high"), (None, "low")), COSTS), KeywordRule)
     with pytest.raises(BadInput, match="can be read neither off the task nor by keywords"):
-        serving_signal([("What?", None, "gold"), ("Who?", None, "tin")], {"gold": 9.0, "tin": 1.0})
+        serving_signal(labelled((None, "gold"), (None, "tin")), {"gold": 9.0, "tin": 1.0})

@@ -13,13 +13,15 @@ from tests.evaluation.oracle import Oracle, write_samples
 from typer.testing import CliRunner
 
 from stakes.budgets.policy import Policy
-from stakes.calibration.calibrate import Calibration, calibrate
+from stakes.calibration.calibrate import CalibrationOptions, calibrate
+from stakes.calibration.certify.certificate import Certification
+from stakes.calibration.result import Calibration
+from stakes.commands.calibrate import _choices
 from stakes.commands.calibrate import calibrate as command
-from stakes.commands.calibrate_options import wanted
 from stakes.commands.calibrate_summary import print_calibration, print_shipped
 from stakes.commands.plan import plan
 from stakes.errors import BadInput
-from stakes.evaluation.items import ask
+from stakes.evaluation.samples import prepare_samples
 from stakes.signals import KeywordRule
 
 COSTS = {"high": 5.0, "low": 1.0}
@@ -36,6 +38,13 @@ def typed(*words: object) -> Any:
     return done
 
 
+def calibrated(folder: Path, certification: Certification, pages: int = 40) -> Calibration:
+    samples = prepare_samples(write_samples(folder, pages=pages), folder, KeywordRule())
+    options = CalibrationOptions(grid=GRID, certification=certification)
+    log = folder / "log.jsonl"
+    return calibrate(samples, Oracle(), costs=COSTS, mean_budget=304, signal=KeywordRule(), log=log, options=options)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("certify")
@@ -43,11 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(folder: Path) -> Calibration:
-    asked = ask(write_samples(folder, pages=40), folder, KeywordRule())
-    return calibrate(
-        Oracle(), asked, COSTS, 304, KeywordRule(), log=folder / "log.jsonl", grid=GRID,
-        confidence=0.9, ceilings={"high": 0.5},
-    )  # fmt: skip
+    return calibrated(folder, Certification(0.9, ceilings={"high": 0.5}))
 
 
 def test_the_certificate_is_in_the_policy_and_survives_the_file(found: Calibration, folder: Path) -> None:
@@ -58,17 +63,14 @@ def test_the_certificate_is_in_the_policy_and_survives_the_file(found: Calibrati
     assert again.estimator == "pooled"
     assert again.budgets == dict(found.certificate.budgets)
     assert again.tiers["high"].fitted is not None
-    assert again.tiers["high"].fitted.curve() == found.fitted["high"]
+    assert again.tiers["high"].fitted == found.fitted["high"]
     assert found.spent == sum(160 // 2 * budget for budget in again.budgets.values())
 
 
 def test_what_is_not_certified_does_not_ship_even_if_it_was_chosen(
     found: Calibration, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ask(write_samples(folder, pages=40), folder, KeywordRule())
-    strict = calibrate(
-        Oracle(), asked, COSTS, 304, KeywordRule(), log=folder / "log.jsonl", grid=GRID, confidence=1 - 1e-12
-    )
+    strict = calibrated(folder, Certification(1 - 1e-12))
     assert strict.run.answered == 0
     assert strict.plan.allocation.budgets == {"high": 576, "low": 32}
     assert strict.policy.budgets == {"high": 304, "low": 304}
@@ -81,9 +83,7 @@ def test_what_is_not_certified_does_not_ship_even_if_it_was_chosen(
     assert "uniform budgets ship" in page
 
 
-def test_beside_a_certificate_stands_no_other_held_out_number(
-    found: Calibration, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_certificate_replaces_the_held_out_number(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     print_calibration(found, "samples.jsonl", Path("policy.json"), Path("log.jsonl"))
     page = capsys.readouterr().out
     assert found.policy.budgets == found.plan.allocation.budgets
@@ -104,7 +104,7 @@ def test_a_policy_from_before_certificates_still_loads(found: Calibration, folde
     assert (old.certificate, old.estimator, old.tiers["high"].fitted) == (None, "raw", None)
 
 
-def test_the_page_says_what_ships_and_what_is_promised(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_shows_what_ships_and_its_bounds(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     print_shipped(found)
     page = capsys.readouterr().out
     assert found.certificate is not None
@@ -114,26 +114,32 @@ def test_the_page_says_what_ships_and_what_is_promised(found: Calibration, capsy
 
 
 def test_too_few_documents_are_refused_before_anything_is_answered(tmp_path: Path) -> None:
-    asked = ask(write_samples(tmp_path, pages=1), tmp_path, KeywordRule())
     with pytest.raises(BadInput, match="1 documents are too few"):
-        calibrate(Oracle(), asked, COSTS, 304, KeywordRule(), log=tmp_path / "log", grid=GRID, confidence=0.95)
-    assert not (tmp_path / "log").exists()
+        calibrated(tmp_path, Certification(0.95), pages=1)
+    assert not (tmp_path / "log.jsonl").exists()
 
 
-def test_wishes_are_checked_as_they_are_typed() -> None:
-    assert wanted(None, False, None, None) == ("pooled", None, None)
-    assert wanted("raw", True, None, ["high=0.1"]) == ("raw", 0.95, {"high": 0.1})
+def test_options_of_a_certificate_are_checked() -> None:
+    assert _choices(False, None, False, None, None) == (None, None)
+    assert _choices(False, None, True, None, ["high=0.1"]) == (None, Certification(0.95, {"high": 0.1}))
     with pytest.raises(BadInput, match="add --certify"):
-        wanted(None, False, 0.9, None)
+        _choices(False, None, False, 0.9, None)
     with pytest.raises(BadInput, match="--confidence lies between 0.5 and 1, not at 95"):
-        wanted(None, True, 95, None)
+        _choices(False, None, True, 95, None)
     with pytest.raises(BadInput, match="--ceiling high=10 is no error rate"):
-        wanted(None, True, None, ["high=10"])
+        _choices(False, None, True, None, ["high=10"])
     with pytest.raises(BadInput, match="there is no estimator 'best'"):
-        wanted("best", False, None, None)
+        typed("calibrate", "nothing.jsonl", "--estimator", "best")
 
 
-def test_plan_says_how_many_to_label() -> None:
+@pytest.mark.parametrize("name", ["hybrid", "hybrid:prior.json", "isotonic", "bootstrap", "smooth", "auto"])
+@pytest.mark.parametrize("words", [("calibrate", "nothing.jsonl"), ("plan", "--published", "docvqa")])
+def test_a_removed_estimator_names_its_replacement(name: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput, match=f"the estimator '{name.partition(':')[0]}' was removed .*; use pooled"):
+        typed(*words, "--estimator", name)
+
+
+def test_plan_estimates_how_many_to_label() -> None:
     costs = ("--cost", "high=20", "--cost", "low=1")
     done = typed("plan", "--published", "docvqa", "--samples", *costs, "--repeats", 10, "--power", 0.3, "--json")
     record = json.loads(done.stdout)
@@ -151,12 +157,8 @@ def test_plan_takes_an_estimator_and_refuses_what_it_cannot_do(folder: Path, fou
     )
     assert raw["allocation"]["errors"] != pooled["allocation"]["errors"]
     assert pooled["estimator"] == "pooled"
-    auto = json.loads(typed("plan", "--curves", folder / "log.jsonl", "--estimator", "auto", "--json").stdout)
-    assert auto["estimator"].startswith("auto: ")
-    with pytest.raises(BadInput, match="'bootstrap' makes a choice and no curves to plan with"):
-        typed("plan", "--published", "docvqa", "--estimator", "bootstrap")
-    with pytest.raises(BadInput, match="'auto' resamples documents"):
-        typed("plan", "--published", "docvqa", "--estimator", "auto")
+    logged = json.loads(typed("plan", "--curves", folder / "log.jsonl", "--estimator", "pooled", "--json").stdout)
+    assert logged["allocation"]["budgets"] == found.plan.allocation.budgets
     with pytest.raises(BadInput, match="need answers to certify: add --samples here"):
         typed("plan", "--published", "docvqa", "--ceiling", "high=0.1")
     with pytest.raises(BadInput, match="--samples takes --mean-budget"):

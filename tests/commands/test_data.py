@@ -1,4 +1,4 @@
-"""``stakes data``: one page or one object, every bad line named, exit status 2 where a file cannot be used."""
+"""``stakes data``: a summary or one object, every bad line named, exit status 2 if a file cannot be used."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 from PIL import Image
-from tests.data.hub_tables import HIGH, LOW, row, write_copy
+from tests.data.hub.tables import HIGH, LOW, row, write_copy
 
 from stakes import cli
 from stakes.commands import data
@@ -48,7 +48,7 @@ def _samples(folder: Path, count: int = 4) -> Path:
     return file
 
 
-def test_a_good_file_is_a_page_and_status_0(tmp_path: Path) -> None:
+def test_a_good_file_gives_a_summary_and_status_0(tmp_path: Path) -> None:
     done = _stakes("data", "check", _samples(tmp_path), "--largest-budget", 500)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -62,7 +62,7 @@ def test_a_good_file_is_a_page_and_status_0(tmp_path: Path) -> None:
 def test_images_below_the_largest_budget_are_named_and_the_file_stays_usable(tmp_path: Path) -> None:
     done = _stakes("data", "check", _samples(tmp_path))
     assert done.returncode == 0
-    assert "to know    lines 1, 2, 3, 4: the image p.png has 500 native tokens, fewer than the" in done.stdout
+    assert "note       lines 1, 2, 3, 4: the image p.png has 500 native tokens, fewer than the" in done.stdout
     assert "4 samples have fewer native tokens than 576: enlarge" in done.stdout
     assert "measure no budget above 500." in done.stdout
     assert "unusable" not in done.stdout
@@ -75,8 +75,8 @@ def test_a_tiff_of_several_pages_is_named_and_the_file_stays_usable(tmp_path: Pa
     file.write_text(file.read_text().replace("p.png", "scan.tiff"))
     done = _stakes("data", "check", file, "--largest-budget", 500)
     assert done.returncode == 0
-    told = "to know    lines 1, 2, 3, 4: only the first of the 3 pages of the image scan.tiff is read; split it"
-    assert told in done.stdout.splitlines()
+    line = "note       lines 1, 2, 3, 4: only the first of the 3 pages of the image scan.tiff is read; split it"
+    assert line in done.stdout.splitlines()
 
 
 def test_a_bad_file_names_each_line_and_leaves_with_status_2(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_bad_file_names_each_line_and_leaves_with_status_2(tmp_path: Path) -> 
     assert "unusable   line 6: the image none.png is unreadable" in done.stdout
     assert "Every line can be used" not in done.stdout
     assert done.stderr == (
-        f"stakes: {file} cannot be used as it is: 4 problems on 2 lines, all named above; mend or remove them\n"
+        f"stakes: {file} cannot be used as it is: 4 problems on 2 lines, all named above; fix or remove them\n"
     )
     assert file.read_text() == before
     machine = _stakes("data", "check", file, "--json")
@@ -121,7 +121,7 @@ def test_what_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), words
 
 
-def test_fetch_writes_a_set_that_check_calls_usable_and_the_next_set_stays_apart(tmp_path: Path) -> None:
+def test_fetch_writes_a_usable_set_and_the_next_set_shares_no_row(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     table = [row("docvqa", i, HIGH if i % 2 else LOW) for i in range(20)]
     copy = write_copy("docvqa", tmp_path / "copy", table)
@@ -134,10 +134,10 @@ def test_fetch_writes_a_set_that_check_calls_usable_and_the_next_set_stays_apart
         "scanned  6 rows: rows 0 to 5 of docvqa validation; a later set may start with --skip 6",
         "skipped  0 with fewer than 640 native tokens at the permitted size, 0 of a tier that was full",
     ]
-    refused = _stakes(*words, "--out", main, "--skip", 5, "--apart-from", pilot)
+    refused = _stakes(*words, "--out", main, "--skip", 5, "--exclude", pilot)
     assert refused.returncode == 2
     assert "start it at row 6 or after" in refused.stderr
-    record = json.loads(_stakes(*words, "--out", main, "--skip", 6, "--apart-from", pilot, "--json").stdout)
+    record = json.loads(_stakes(*words, "--out", main, "--skip", 6, "--exclude", pilot, "--json").stdout)
     assert (record["start"], record["scanned"], record["stop"], record["taken"]) == (6, 6, 12, {"high": 3, "low": 3})
     for folder in (pilot, main):
         checked = json.loads(_stakes("data", "check", folder / "samples.jsonl", "--json").stdout)
@@ -162,7 +162,7 @@ def test_draw_writes_the_solid_colours(tmp_path: Path) -> None:
     assert (checked["usable"], checked["tiers"], checked["native"]["least"]) == (True, {"low": 3}, 1296)
 
 
-def test_a_log_gets_a_plain_line_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_is_no_terminal_gets_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
     done = _stakes("data", "check", _samples(tmp_path), "--json")
     assert json.loads(done.stdout)["samples"] == 4

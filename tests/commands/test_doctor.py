@@ -1,4 +1,4 @@
-"""``stakes doctor``: what is there, what is not, what to do about it, and an exit status that says whether."""
+"""``stakes doctor``: what is installed and what is not, advice, and the exit status."""
 
 import io
 import json
@@ -17,8 +17,7 @@ from tests.gateway.upstream import Seen, Upstream, Wire, honest, serving
 
 from stakes import cli
 from stakes.commands import doctor
-from stakes.commands import doctor as installed
-from stakes.commands.doctor import Package, numbers
+from stakes.commands.doctor import Package, version_numbers
 from stakes.models import embedded as reader
 
 SMALL = {"prompt_tokens": 50, "completion_tokens": 1, "total_tokens": 51}
@@ -92,7 +91,7 @@ def _fixed_usage(seen: Seen, wire: Wire) -> None:
         (_fixed_usage, "tokens follow", "check the policy's family"),
     ],
 )
-def test_a_bad_upstream_is_told_with_what_to_do(up: Upstream, script: Any, check: str, advice: str) -> None:
+def test_a_bad_upstream_is_reported_with_advice(up: Upstream, script: Any, check: str, advice: str) -> None:
     up.script = script
     status, checks = _checks("--upstream", up.url)
     assert (status, checks[check]["state"]) == (1, "bad")
@@ -113,7 +112,7 @@ def test_a_family_that_is_not_the_models_is_found_out(up: Upstream) -> None:
         ("gemma3", "pixels", "no --actuator sets the tokens of gemma3, so no budget can reach it"),
     ],
 )
-def test_an_actuator_that_does_not_fit_the_family_is_told_with_those_that_do(
+def test_an_actuator_that_does_not_fit_the_family_is_reported_with_those_that_do(
     up: Upstream, family: str, actuator: str, advice: str
 ) -> None:
     status, checks = _checks("--upstream", up.url, "--family", family, "--actuator", actuator)
@@ -121,7 +120,7 @@ def test_an_actuator_that_does_not_fit_the_family_is_told_with_those_that_do(
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "reason"),
     [
         (400, {"error": {"message": "Only images\nof 4 sides"}}, "with status 400: Only images of 4 sides"),
         (400, {"message": "x" * 999}, f"with status 400: {'x' * 200}…"),  # vLLM before 0.10
@@ -131,7 +130,7 @@ def test_an_actuator_that_does_not_fit_the_family_is_told_with_those_that_do(
     ],
 )
 def test_what_a_server_says_against_the_probe_is_quoted_and_a_warning(
-    up: Upstream, status: int, body: Any, told: str
+    up: Upstream, status: int, body: Any, reason: str
 ) -> None:
     refuse = _reply(json.dumps(body).encode(), status)
     up.script = lambda seen, wire: honest(seen, wire) if seen.method == "GET" else refuse(seen, wire)
@@ -139,7 +138,7 @@ def test_what_a_server_says_against_the_probe_is_quoted_and_a_warning(
     assert (page.returncode, page.stdout.splitlines()[-1]) == (0, "no problem found; 1 warning")
     found = _checks("--upstream", up.url)[1]["tokens follow"]
     start = "not known whether tokens follow the budget: the upstream answered chat/completions "
-    assert (found["state"], found["found"]) == ("unknown", start + told)
+    assert (found["state"], found["found"]) == ("unknown", start + reason)
 
 
 def test_a_gateway_is_no_upstream(up: Upstream) -> None:
@@ -220,11 +219,11 @@ def test_an_absent_extra_is_no_problem_and_an_old_one_is(monkeypatch: pytest.Mon
 
 
 def test_the_projects_own_metadata_is_read() -> None:
-    found = {(one.extra, one.name): one for one in installed.installed()}
+    found = {(one.extra, one.name): one for one in doctor.installed()}
     assert found["", "numpy"].good
     assert found["gateway", "starlette"].least == "0.45"
     assert found["ray", "ray"].name == "ray"  # ray[data]
-    assert installed.version("no-such-package") is None
+    assert doctor.version("no-such-package") is None
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=4), st.lists(st.integers(0, 99), min_size=1, max_size=4))
@@ -232,4 +231,4 @@ def test_versions_compare_as_numbers(one: list[int], other: list[int]) -> None:
     longest = max(len(one), len(other))
     padded = [parts + [0] * (longest - len(parts)) for parts in (one, other)]
     texts = [".".join(map(str, parts)) for parts in (one, other)]
-    assert (numbers(texts[0]) < numbers(texts[1] + "+cpu")) == (padded[0] < padded[1])
+    assert (version_numbers(texts[0]) < version_numbers(texts[1] + "+cpu")) == (padded[0] < padded[1])

@@ -16,14 +16,24 @@ from typing import Any
 import pytest
 from tests.commands.test_calibrate import RULES, place, stakes
 from tests.evaluation.oracle import write_samples
-from tests.models.chat_server import Said, Server, completion, image_usage, parts, seen_tokens, serving
+from tests.models.endpoint.chat_server import (
+    ScriptedReply,
+    Server,
+    completion,
+    image_usage,
+    parts,
+    seen_tokens,
+    serving,
+)
 
 from stakes.budgets.policy import Policy
-from stakes.calibration.calibrate import Calibration, calibrate
-from stakes.commands.options import who_answers
+from stakes.calibration.calibrate import CalibrationOptions, calibrate
+from stakes.calibration.result import Calibration
+from stakes.commands.options import model_source
+from stakes.data.sample import Sample
 from stakes.errors import BadInput, StakesError
-from stakes.evaluation.items import Asked, ask
 from stakes.evaluation.outcome_log import Outcome, read_outcomes
+from stakes.evaluation.samples import prepare_samples
 from stakes.models.endpoint import EndpointVLM
 from stakes.signals import KeywordRule
 
@@ -86,7 +96,7 @@ def test_a_calibration_through_a_server_is_the_one_on_this_machine(place: Path, 
     assert "The server counted the tokens of 32 of 32 images, each as predicted." in page.stdout
 
 
-def reads(body: dict[str, Any], n: int) -> Said:
+def reads(body: dict[str, Any], n: int) -> ScriptedReply:
     """Right from 300 tokens on, and for a title from 90; the right answer is the question's last word."""
     tokens, text = seen_tokens(body), parts(body)[1].removesuffix(" Answer briefly.")
     right = tokens >= (300 if "total" in text else 90)
@@ -100,53 +110,54 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Asked]:
+def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
     folder = tmp_path_factory.mktemp("pages")
-    return ask(write_samples(folder, pages=QUESTIONS // 4), folder, KeywordRule())
+    return prepare_samples(write_samples(folder, pages=QUESTIONS // 4), folder, KeywordRule())
 
 
 @pytest.fixture
-def go(server: Server, asked: list[Asked], tmp_path: Path) -> Callable[..., Calibration]:
-    return lambda **options: run(server, asked, tmp_path / "log.jsonl", **options)
+def go(server: Server, samples: list[Sample], tmp_path: Path) -> Callable[..., Calibration]:
+    return lambda **options: run(server, samples, tmp_path / "log.jsonl", **options)
 
 
-def run(server: Server, asked: list[Asked], log: Path, **options: Any) -> Calibration:
+def run(server: Server, samples: list[Sample], log: Path, **options: Any) -> Calibration:
     quick = {"pause_s": 0.01, "timeout_s": 5.0, "tries": 2, "concurrency": 4, **options}
     with EndpointVLM(server.url, "reader", **quick) as model:
-        return calibrate(model, asked, {"high": 5.0, "low": 1.0}, 304, KeywordRule(), log=log, grid=GRID)
+        costs, grid = {"high": 5.0, "low": 1.0}, CalibrationOptions(grid=GRID)
+        return calibrate(samples, model, costs=costs, mean_budget=304, signal=KeywordRule(), log=log, options=grid)
 
 
 Calm = tuple[list[Outcome], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def calm(asked: list[Asked], tmp_path_factory: pytest.TempPathFactory) -> Calm:
+def calm(samples: list[Sample], tmp_path_factory: pytest.TempPathFactory) -> Calm:
     """The outcomes and the policy where nothing goes wrong."""
     log = tmp_path_factory.mktemp("calm") / "log.jsonl"
     with serving(reads) as server:
-        found = run(server, asked, log)
-        assert len(server.asked) == len(found.run.outcomes) == QUESTIONS * len(GRID)
+        found = run(server, samples, log)
+        assert len(server.bodies) == len(found.run.outcomes) == QUESTIONS * len(GRID)
     assert {tier: curve.errors for tier, curve in found.curves.items()} == {"high": (1, 0, 0), "low": (0, 0, 0)}
     return facts(log), found.policy.model_dump()
 
 
-def silent(body: dict[str, Any], n: int) -> Said:
+def silent(body: dict[str, Any], n: int) -> ScriptedReply:
     time.sleep(2.0)
     return reads(body, n)
 
 
-FAILURES: dict[str, tuple[Callable[[dict[str, Any], int], Said], str]] = {
-    "500": (lambda body, n: Said("boom", 500), "HTTP 500"),
-    "429": (lambda body, n: Said("slow down", 429), "HTTP 429"),
-    "html": (lambda body, n: Said("<html>It works!</html>"), "is not JSON"),
-    "garbage": (lambda body, n: Said('{"choices": [{"message": {"content": 7}}]}'), "has no text"),
-    "half": (lambda body, n: Said(reads(body, n).text[:-9]), "is not JSON"),
-    "nothing": (lambda body, n: Said(""), "is not JSON"),
+FAILURES: dict[str, tuple[Callable[[dict[str, Any], int], ScriptedReply], str]] = {
+    "500": (lambda body, n: ScriptedReply("boom", 500), "HTTP 500"),
+    "429": (lambda body, n: ScriptedReply("slow down", 429), "HTTP 429"),
+    "html": (lambda body, n: ScriptedReply("<html>It works!</html>"), "is not JSON"),
+    "garbage": (lambda body, n: ScriptedReply('{"choices": [{"message": {"content": 7}}]}'), "has no text"),
+    "half": (lambda body, n: ScriptedReply(reads(body, n).text[:-9]), "is not JSON"),
+    "nothing": (lambda body, n: ScriptedReply(""), "is not JSON"),
     "no text": (lambda body, n: completion(""), "has no text"),
     "unfinished": (lambda body, n: completion("word0x0", finish="content_filter"), "did not finish"),
-    "cut": (lambda body, n: Said(drop=True), "RemoteProtocolError"),
+    "cut": (lambda body, n: ScriptedReply(drop=True), "RemoteProtocolError"),
     "silent": (silent, "ReadTimeout"),
-    "refused": (lambda body, n: Said("no such thing", 400), r"refused the request \(HTTP 400\)"),
+    "refused": (lambda body, n: ScriptedReply("no such thing", 400), r"refused the request \(HTTP 400\)"),
 }
 
 
@@ -161,15 +172,15 @@ def test_a_server_that_fails_for_good_is_named_and_the_run_goes_on_from_what_was
         go(timeout_s=timeout_s)
     kept = facts(tmp_path / "log.jsonl")
     assert len(kept) == 17, "what was answered is on disk, though its batch was not finished"
-    server.asked.clear()
+    server.bodies.clear()
     server.script = fails  # for a whole hour
     with pytest.raises(StakesError, match=says):
         go(timeout_s=timeout_s)
     assert facts(tmp_path / "log.jsonl") == kept
-    server.asked.clear()
+    server.bodies.clear()
     server.script = reads
     found = go()
-    assert (found.run.answered, len(server.asked)) == (19, 19), "nothing that was answered is asked again"
+    assert (found.run.answered, len(server.bodies)) == (19, 19), "nothing that was answered is samples again"
     assert facts(tmp_path / "log.jsonl") == calm[0]
     assert found.policy.model_dump() == calm[1]
 
@@ -181,19 +192,19 @@ def test_a_server_that_fails_for_a_while_is_asked_again_until_it_answers(
     fails, _ = FAILURES[kind]
     server.script = lambda body, n: fails(body, n) if 14 <= n < 34 else reads(body, n)
     found = go(tries=20, longest_pause_s=0.02)
-    assert len(server.asked) == 20 + QUESTIONS * len(GRID)
+    assert len(server.bodies) == 20 + QUESTIONS * len(GRID)
     assert (facts(tmp_path / "log.jsonl"), found.policy.model_dump()) == calm
 
 
 def test_retry_after_holds_a_calibration_back_and_loses_nothing(
     go: Callable[..., Calibration], server: Server, calm: Calm
 ) -> None:
-    server.script = lambda body, n: Said("slow", 429, {"retry-after": "1"}) if n == 15 else reads(body, n)
+    server.script = lambda body, n: ScriptedReply("slow", 429, {"retry-after": "1"}) if n == 15 else reads(body, n)
     found = go()
     assert found.policy.model_dump() == calm[1]
-    told = server.times[15]
-    assert not [at for at in server.times if told + 0.3 < at < told + 1], "nobody asks until then"
-    assert len(server.asked) == 1 + QUESTIONS * len(GRID)
+    refused = server.times[15]
+    assert not [at for at in server.times if refused + 0.3 < at < refused + 1], "nobody asks until then"
+    assert len(server.bodies) == 1 + QUESTIONS * len(GRID)
 
 
 def test_an_empty_answer_is_wrong_where_it_is_an_answer(go: Callable[..., Calibration], server: Server) -> None:
@@ -215,7 +226,7 @@ def test_an_answer_that_no_file_could_hold_is_kept_with_its_bad_parts_replaced(
 def test_a_server_that_counts_otherwise_ends_the_run_before_its_answer_is_kept(
     go: Callable[..., Calibration], server: Server, tmp_path: Path
 ) -> None:
-    def resizes(body: dict[str, Any], n: int) -> Said:
+    def resizes(body: dict[str, Any], n: int) -> ScriptedReply:
         tokens = seen_tokens(body)
         return completion("word0x0", image_usage(min(tokens, 256)))
 
@@ -232,7 +243,7 @@ def test_the_words_reach_the_server(place: Path, server: Server, monkeypatch: py
     words = ("--mean-budget", 30, "--grid", "12,48", "-o", place / "words.json", "--max-tokens", 5)
     more = ("--endpoint-model", "writer", "--key-env", "SERVER_KEY", "--concurrency", 1, "--timeout", 9)
     stakes("calibrate", place / "cal.jsonl", "--endpoint", server.url, *words, *more)
-    assert {(body["model"], body["max_tokens"]) for body in server.asked} == {("writer", 5)}
+    assert {(body["model"], body["max_tokens"]) for body in server.bodies} == {("writer", 5)}
     assert set(server.authorization) == {"Bearer sk-7"}
     assert server.most_at_once == 1
     assert "sk-7" not in (place / "words.json").read_text() + (place / "words.outcomes.jsonl.meta.json").read_text()
@@ -263,16 +274,16 @@ def test_contradictions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, url, {"key_env": "NO_KEY"}, "environment variable 'NO_KEY' .* is not set"),
     ):
         with pytest.raises(BadInput, match=says):
-            who_answers(model, endpoint, **options)
-    assert who_answers(None, None).name == "embedded"
-    who = who_answers(url, None, family="qwen3-vl", timeout=3.0, max_tokens=4)
-    assert (who.name, who.options) == (url, {"family": "qwen3-vl", "timeout_s": 3.0, "max_new_tokens": 4})
+            model_source(model, endpoint, **options)
+    assert model_source(None, None).name == "embedded"
+    source = model_source(url, None, family="qwen3-vl", timeout=3.0, max_tokens=4)
+    assert (source.name, source.options) == (url, {"family": "qwen3-vl", "timeout_s": 3.0, "max_new_tokens": 4})
     monkeypatch.setenv("A_KEY", "sk-9")
-    assert "sk-9" not in repr(who_answers(None, url, key_env="A_KEY"))
+    assert "sk-9" not in repr(model_source(None, url, key_env="A_KEY"))
 
 
 def test_deletion_through_a_server_is_refused_before_anything_is_asked(place: Path, server: Server) -> None:
     words = ("--endpoint", server.url, "--mechanism", "deletion", "--mean-budget", 30, "--grid", "12,48")
     with pytest.raises(BadInput, match="deletion works inside a model"):
         stakes("calibrate", place / "cal.jsonl", *words, "-o", place / "none.json")
-    assert server.asked == []
+    assert server.bodies == []

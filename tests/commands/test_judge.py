@@ -17,7 +17,7 @@ from tests.commands.test_calibrate import RULES, place, stakes  # noqa: F401 (pl
 
 from stakes.budgets.policy import Policy
 from stakes.cli import main
-from stakes.commands.inputs import judge_of, read_signal, served_signal
+from stakes.commands.inputs import parse_judge, parse_served_signal, parse_signal
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import read_outcomes
 
@@ -61,18 +61,18 @@ def test_a_sample_without_a_label_is_named(place: Path, tmp_path: Path) -> None:
     words = ("--model", place / "vlm", *RULES, "--signal", f"judge:{file}", "-o", tmp_path / "p.json")
     with pytest.raises(BadInput, match="7 of 8 samples have no label in few.jsonl, the first 'cal01'"):
         stakes("calibrate", place / "cal.jsonl", *words)
-    with pytest.raises(BadInput, match="a judge's labels are of a samples file"):
+    with pytest.raises(BadInput, match="a judge's labels belong to a samples file"):
         stakes("calibrate", "--pages", "shapes", *words)
     with pytest.raises(BadInput, match="has tier 'high'; the tiers are amount, date"):
-        judge_of(f"judge:{file}", {"amount": 20, "date": 3})
+        parse_judge(f"judge:{file}", {"amount": 20, "date": 3})
     with pytest.raises(BadInput, match="cannot read the labels file"):
-        judge_of("judge:nowhere.jsonl", COSTS)
+        parse_judge("judge:nowhere.jsonl", COSTS)
 
 
 def test_labels_do_not_serve_new_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(BadInput, match="those that come in are new; train a signal"):
-        served_signal("judge:labels.jsonl", COSTS)
-    assert read_signal("judge:labels.jsonl", COSTS) is None
+    with pytest.raises(BadInput, match="requests are new; train a signal"):
+        parse_served_signal("judge:labels.jsonl", COSTS)
+    assert parse_signal("judge:labels.jsonl", COSTS) is None
     with pytest.raises(SystemExit) as left:
         main(["explain", "What is the total?", "--signal", "judge:labels.jsonl"])
     assert left.value.code == 2
@@ -81,7 +81,7 @@ def test_labels_do_not_serve_new_questions(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.fixture
 def texts(tmp_path: Path) -> tuple[Path, Path]:
-    """Questions without images, and a judge who calls zip codes dear, which the rule does not."""
+    """Questions without images, and a judge who calls zip codes high-cost, which the rule does not."""
     cues = {"total": "high", "date": "high", "zip": "high", "title": "low", "author": "low", "heading": "low"}
     lines = [
         (
@@ -127,7 +127,7 @@ def test_the_table_of_labels_holds_the_judge(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("labels", "--judge", "http://127.0.0.1:9/v1"), "say which model judges there with --judge-model"),
+        (("labels", "--judge", "http://127.0.0.1:9/v1"), "name the model that judges there with --judge-model"),
         (("labels", "--judge-model", "m"), "--judge-model m needs the address where the judge is served"),
         (("labels", "--judge-key-env", "K"), "--judge-key-env K needs the address where the judge is served"),
         (("labels", "--judge", "labels.jsonl", "--judge-model", "m"), "labels.jsonl is a labels file; leave it out"),
@@ -219,4 +219,4 @@ def test_a_served_judges_verdicts_are_labels_for_a_calibration(
     stakes("calibrate", place / "cal.jsonl", "--model", place / "vlm", *RULES, *signal, "-o", tmp_path / "p.json")
     assert {o.tier for o in read_outcomes(tmp_path / "p.outcomes.jsonl")} == {"high", "low"}
     with pytest.raises(BadInput, match="is an address, .* give judge:DIR/judge.jsonl"):
-        judge_of(f"judge:{judge}/v1", COSTS)
+        parse_judge(f"judge:{judge}/v1", COSTS)

@@ -40,7 +40,7 @@ def test_budgets_averaged_over_layers_are_calibrated_and_their_arms_compared(
         assert one.budget - 0.6 < one.layers <= one.budget
     assert stakes(*arms, "--outcomes", log) == 0
     page = capsys.readouterr().out
-    assert "tokens a layer" in page
+    assert "tokens per layer" in page
     assert f"Planned {record['total']:,} tokens averaged over layers in every arm by deletion; realised totals" in page
 
 

@@ -1,4 +1,4 @@
-"""No command writes over what it reads, under whatever name; and what needs no answer is refused before any."""
+"""No command overwrites what it reads, under whatever name; bad options are refused before any answer."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "signal train q.jsonl -o link.json",
         "reproduce within-task --data docvqa=q.jsonl -o q.jsonl",
         "reproduce legibility-map --data page.png -o page.png",
-        f"data fetch docvqa --out . --apart-from {FILE} --parquet none.parquet",
+        f"data fetch docvqa --out . --exclude {FILE} --parquet none.parquet",
     ],
 )
-def test_what_a_command_reads_is_not_written_over(here: Path, command: str) -> None:
+def test_what_a_command_reads_is_not_overwritten(here: Path, command: str) -> None:
     before = {path.name: path.read_bytes() for path in here.iterdir() if path.is_file()}
     status, said = stakes(*command.split())
     assert status == 2, said
@@ -97,11 +97,11 @@ def test_writing_over_what_one_wrote_before_stays_allowed(here: Path) -> None:
         assert stakes("report", "policy.json", "-o", "report.html") == (0, "")
 
 
-def test_a_demo_does_not_write_over_a_policy_that_is_no_demos(here: Path) -> None:
+def test_a_demo_does_not_overwrite_a_policy_of_another_run(here: Path) -> None:
     pytest.importorskip("vl_convert", reason="the demo needs the report extra")
     (here / "sub" / "policy.json").write_text("mine")
     status, said = stakes("demo", "-o", "sub")
-    assert (status, "sub/policy.json is there already and is no demo's" in said) == (2, True)
+    assert (status, "sub/policy.json exists already and is not from a demo" in said) == (2, True)
     assert (here / "sub" / "policy.json").read_text() == "mine"
 
 
@@ -116,7 +116,7 @@ def test_a_demo_does_not_write_over_a_policy_that_is_no_demos(here: Path) -> Non
         ("--mean-budget 2000000000 --grid 32,304", "the mean budget is 1 to 1,000,000,000 tokens an image"),
     ],
 )
-def test_mistakes_that_need_no_answer_are_told_before_any(here: Path, words: str, says: str) -> None:
+def test_mistakes_that_need_no_answer_are_reported_before_any(here: Path, words: str, says: str) -> None:
     status, said = stakes("calibrate", "q.jsonl", "-o", "new.json", *words.split())
     assert (status, said.count("\n")) == (2, 1), said
     assert says in said

@@ -1,22 +1,23 @@
-"""The same command for a real model: a checkpoint in the hub's folder layout, questions in the hub's columns."""
+"""``stakes reproduce``: a checkpoint in the hub's folder layout, the options of each table, and the files written."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 pytest.importorskip("datasets")
 
-from tests.data.hub_tables import HIGH, LOW, row, write_copy
+from tests.data.hub.tables import HIGH, LOW, row, write_copy
 from tests.models.test_load import save
 
-from stakes.cli import main
-from stakes.commands import reproduce
-from stakes.commands.reproduce import added, command_of
-from stakes.commands.reproduce_options import SETS, TAKES
-from stakes.experiments.registry import TABLES
+from stakes.cli import app, main
+from stakes.commands import reproduce, reproduce_options
+from stakes.commands.reproduce import format_command, with_earlier_tables
 from stakes.experiments.study import OFFLINE, Study
+from stakes.experiments.tables import TABLES, experiment
 from stakes.signals import Judge
 
 
@@ -52,7 +53,7 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
         (["all", "--judge", "labels.jsonl"], "which is left out: labels are validated on real question texts"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(
+def test_bad_options_end_in_one_sentence(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -70,32 +71,34 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("published --quick", "the table published does not look at --quick; leave it out"),
-        ("published --data docvqa", "the table published does not look at --data"),
+        ("published --quick", "the table published does not use --quick; leave it out"),
+        ("published --data docvqa", "the table published does not use --data"),
         ("within-task --every", "--every is for the table published, not for within-task; leave it out"),
         ("within-task --selector random", "--selector is for the table invariance, not for within-task; leave it out"),
         ("within-task --data chartqa=a", "the table within-task asks about docvqa, not about chartqa"),
         ("map --data chartqa=a", "the table map asks about docvqa, solid_color, not about chartqa"),
-        ("labels --per-tier 9", "the table labels does not look at --per-tier"),
-        ("labels --signal keywords", "the table labels does not look at --signal"),
-        ("latency --mechanism resolution", "the table latency does not look at --mechanism"),
-        ("legibility --model ocr", "the table legibility does not look at --model"),
-        ("legibility-check --folder a", "the table legibility-check does not look at --folder"),
+        ("labels --per-tier 9", "the table labels does not use --per-tier"),
+        ("labels --signal keywords", "the table labels does not use --signal"),
+        ("latency --mechanism resolution", "the table latency does not use --mechanism"),
+        ("legibility --model ocr", "the table legibility does not use --model"),
+        ("legibility-check --folder a", "the table legibility-check does not use --folder"),
         ("legibility-agreement --judge a", "--judge is for the table labels, not for legibility-agreement"),
-        ("legibility-map --quick", "the table legibility-map does not look at --quick"),
+        ("legibility-map --quick", "the table legibility-map does not use --quick"),
         ("all --every", "--every is for the table published, not for all"),
     ],
 )
-def test_an_option_that_a_table_does_not_look_at_is_refused(
+def test_an_option_that_a_table_does_not_use_is_refused(
     words: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(capsys, *words.split())
 
 
-def test_every_table_says_which_options_it_takes() -> None:
-    assert set(TAKES) == {*reproduce.NAMES, "all"}
-    assert all(set(sets) <= set(OFFLINE) for sets in SETS.values())
-    assert set(OFFLINE) == {name for sets in SETS.values() for name in sets}
+def test_every_table_declares_its_options_and_data_sets() -> None:
+    known = {option for name in reproduce.NAMES for option in reproduce_options.options_of(name)}
+    typed = {opt for one in get_command(app).commands["reproduce"].params for opt in one.opts}  # type: ignore[attr-defined]
+    assert known <= typed
+    assert all("-o" in reproduce_options.options_of(name) for name in (*reproduce.NAMES, "all"))
+    assert {name for table in TABLES for name in experiment(table).DATASETS} == set(OFFLINE)
 
 
 def test_published_figures_are_written_to_a_file_of_their_own(
@@ -115,7 +118,7 @@ def test_published_figures_are_written_to_a_file_of_their_own(
     path.write_text(gathered, "utf-8")
     for table in (["published"], ["legibility-agreement", "--quick"]):
         said = refused(capsys, *table, "-o", str(path))
-        assert f"gathers tables of embedded, which {table[0]} is none of; give -o another name" in said
+        assert f"holds tables of embedded, and {table[0]} has a file of its own; give -o another name" in said
     assert path.read_text("utf-8") == gathered
 
 
@@ -127,37 +130,74 @@ def test_published_figures_are_written_to_a_file_of_their_own(
         ("labels", "stakes reproduce labels --data docvqa --judge labels.jsonl"),
     ],
 )
-def test_the_command_in_a_file_is_one_that_is_taken(table: str, command: str, tmp_path: Path) -> None:
+def test_the_command_in_a_file_uses_the_options_of_its_table(table: str, command: str, tmp_path: Path) -> None:
     labels = tmp_path / "labels.jsonl"
     labels.write_text('{"id": "q", "tier": "high"}\n')
     judge = Judge(labels=labels) if table == "labels" else None
-    model: Any = None  # nobody asks it
+    model: Any = None  # not asked
     study = Study(model, "embedded", tmp_path, per_tier=9, judge=judge)
     named = None if judge is None else str(labels)
-    assert command_of(table, "embedded", ["docvqa=q.jsonl"], study, "tier", named) == command
+    assert format_command(table, "embedded", ["docvqa=q.jsonl"], study, "tier", named) == command
 
 
-def test_tables_that_a_model_cannot_take_are_left_out_of_all_and_refused_alone(
+def test_infeasible_tables_are_left_out_of_all_and_refused_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reproduce, "TABLES", {name: TABLES[name] for name in ("within-task", "latency")})
+    for module in (reproduce, reproduce_options):
+        monkeypatch.setattr(module, "TABLES", {name: TABLES[name] for name in ("within-task", "latency")})
     words = ["--model", "embedded-llava", "--per-tier", "9", "--folder", str(tmp_path / "runs"), "--json"]
     with pytest.raises(SystemExit) as left:
         main(["reproduce", "all", *words])
     found = json.loads(capsys.readouterr().out)
-    assert (left.value.code or 0, list(found["tables"]), list(found["left_out"])) == (0, ["within-task"], ["latency"])
+    assert (left.value.code or 0, list(found["tables"])) == (0, ["within-task"])
+    assert list(found["left_out"]) == ["labels", "latency"]
     with pytest.raises(SystemExit) as left:
         main(["reproduce", "within-task", "--mechanism", "resolution", *words])
     assert left.value.code == 2
     assert "embedded-llava cannot take by resizing; try --mechanism deletion" in capsys.readouterr().err
 
 
-def test_a_file_gathers_the_tables_of_one_model(tmp_path: Path) -> None:
+def test_a_file_collects_the_tables_of_one_model(tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     new = {"model": "embedded", "versions": {"torch": "2"}, "tables": {"map": {"rows": [1]}}}
-    assert added(new, path) == new
+    assert with_earlier_tables(new, path) == new
     path.write_text(json.dumps({**new, "tables": {"map": {"rows": []}, "frontier": {"rows": [2]}}}), "utf-8")
-    assert added(new, path)["tables"] == {"map": {"rows": [1]}, "frontier": {"rows": [2]}}
-    assert added({**new, "versions": {"torch": "3"}}, path)["tables"] == new["tables"]
+    assert with_earlier_tables(new, path)["tables"] == {"map": {"rows": [1]}, "frontier": {"rows": [2]}}
+    assert with_earlier_tables({**new, "versions": {"torch": "3"}}, path)["tables"] == new["tables"]
     path.write_text("[]", "utf-8")
-    assert added(new, path) == new
+    assert with_earlier_tables(new, path) == new
+
+
+def test_a_file_is_written_without_torch_and_names_only_what_is_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if name in ("torch", "transformers"):
+            raise metadata.PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr("stakes.models.load", lambda name: None)  # labels asks no model
+    samples, output = tmp_path / "samples.jsonl", tmp_path / "tables.json"
+    lines = [
+        {"id": f"{cue}{i}", "question": f"What is the {cue} of sheet {i}?", "answers": ["x"], "document": f"d{i}"}
+        for i in range(12)
+        for cue in ("total", "title")
+    ]
+    samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "labels", "--data", f"docvqa={samples}", "-o", str(output)])
+    assert not left.value.code, capsys.readouterr().err
+    written = json.loads(output.read_text("utf-8"))
+    assert list(written["tables"]) == ["labels"]
+    assert {"stakes", "numpy", "pillow"} <= set(written["versions"])
+    assert not {"torch", "transformers"} & set(written["versions"])
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stakes.models.load", lambda name: pytest.fail("a model was loaded"))
+    (tmp_path / "file").write_text("")
+    for output in (tmp_path, tmp_path / "file" / "tables.json"):
+        assert "cannot be written" in refused(capsys, "within-task", "--quick", "-o", str(output))

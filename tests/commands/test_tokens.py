@@ -34,7 +34,7 @@ def test_a_size_in_words_needs_no_file() -> None:
     assert _json("1654 × 2339", "--family", "claude")["native"] == 1551
 
 
-def test_a_side_that_the_service_refuses_is_shrunk_and_told() -> None:
+def test_a_side_that_the_service_refuses_is_shrunk() -> None:
     assert "1551 visual tokens at 8000x5657, the largest that it takes, in claude" in _run(
         "9921x7016", "--family", "claude"
     )
@@ -43,9 +43,9 @@ def test_a_side_that_the_service_refuses_is_shrunk_and_told() -> None:
 
 def test_a_file_stands_upright_and_wins_over_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    Image.new("RGB", (300, 200), "white").save("300x200", format="JPEG", exif=turned)
+    rotated = Image.Exif()
+    rotated[0x0112] = 6
+    Image.new("RGB", (300, 200), "white").save("300x200", format="JPEG", exif=rotated)
     record = _json("300x200")
     assert (record["width"], record["height"]) == (200, 300)
 
@@ -61,7 +61,7 @@ def test_a_budget_gives_what_fit_gives(tmp_path: Path) -> None:
     assert count_tokens("qwen2.5-vl", *fitted.image.size) == fitted.tokens
 
 
-def test_the_page_says_what_is_spent() -> None:
+def test_the_summary_shows_what_is_spent() -> None:
     page = _run("1654x2339", "--budget", "576")
     assert "native   4956 visual tokens in qwen2.5-vl" in page
     assert "budget   576 visual tokens" in page

@@ -1,4 +1,4 @@
-"""A sample's image is found in four spellings, and nothing else is guessed at."""
+"""A sample names its image in one of four ways; nothing else is guessed."""
 
 import base64
 import io
@@ -15,7 +15,7 @@ BASE = Path("some") / "folder"
 
 
 def _source(image: str | None) -> Path | bytes:
-    return image_source(Sample("q", image, "?", ("a",)), BASE)
+    return image_source(Sample("q", "?", ("a",), image), BASE)
 
 
 def _encoded(kind: str) -> bytes:

@@ -32,9 +32,12 @@ def test_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: 
             elif block.mark == "fails":
                 status, _, err = stakes(line.split()[1:])
                 assert after is not None
-                told = after.text.strip()
-                assert (status, err[: len(told.rstrip("…")) + 8].strip()) == (2, f"stakes: {told.rstrip('…')}".strip())
-                assert told.endswith("…") or err == f"stakes: {told}\n"
+                message = after.text.strip()
+                assert (status, err[: len(message.rstrip("…")) + 8].strip()) == (
+                    2,
+                    f"stakes: {message.rstrip('…')}".strip(),
+                )
+                assert message.endswith("…") or err == f"stakes: {message}\n"
             else:
                 assert block.mark == "", block.mark
                 run(line)

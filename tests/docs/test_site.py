@@ -77,7 +77,7 @@ def test_formulas_are_mathml_and_none_is_left_as_latex(site: Path) -> None:
 
 def test_every_public_name_has_its_entry(site: Path) -> None:
     anchors = set()
-    for page in (site / "api").glob("*.html"):
+    for page in [site / "api.html"]:
         anchors |= {anchor.split(".")[-1] for anchor in re.findall(r'id="(stakes\.[\w.]+)"', page.read_text("utf-8"))}
     assert set(stakes.__all__) <= anchors
     assert {"load", "Request", "Answer"} <= anchors

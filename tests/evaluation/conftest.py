@@ -1,4 +1,4 @@
-"""Questions that the runs of these tests ask."""
+"""Samples that the runs of these tests answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.evaluation.oracle import write_samples
 
-from stakes.evaluation.items import Asked, ask
+from stakes.data.sample import Sample
+from stakes.evaluation.samples import prepare_samples
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> list[Asked]:
-    return ask(write_samples(tmp_path, pages=6), tmp_path)
+def samples(tmp_path: Path) -> list[Sample]:
+    return prepare_samples(write_samples(tmp_path, pages=6), tmp_path)

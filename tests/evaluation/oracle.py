@@ -61,20 +61,20 @@ def page(number: int, width: int = 1008, height: int = 756) -> Image.Image:
 
 
 def write_samples(folder: Path, pages: int, per_page: int = 2) -> list[Sample]:
-    """Samples with their images on disk: on each page half of the questions are for a total, which is dear."""
+    """Samples with their images on disk: on each page half of the questions are for a total, which is high-cost."""
     samples = []
     for number in range(pages):
         page(number).save(folder / f"page{number}.png", compress_level=1)
         for k in range(2 * per_page):
-            dear = k % 2 == 0
-            what = "total" if dear else "title"
+            high_cost = k % 2 == 0
+            what = "total" if high_cost else "title"
             samples.append(
                 Sample(
                     id=f"p{number}q{k}",
                     image=f"page{number}.png",
                     question=f"What {what} is given for word{number}x{k}?",
                     answers=(f"word{number}x{k}",),
-                    tier="high" if dear else "low",
+                    tier="high" if high_cost else "low",
                     document=f"page{number}",
                 )
             )

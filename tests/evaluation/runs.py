@@ -1,4 +1,4 @@
-"""How the tests run a log, and what two logs must agree in."""
+"""Run a log in tests, and compare two logs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stakes.data.sample import Sample
 from stakes.evaluation.fingerprint import Setting
-from stakes.evaluation.items import Asked
 from stakes.evaluation.outcome_log import read_outcomes
-from stakes.evaluation.runner import Run, run
+from stakes.evaluation.runner import Run, RunOptions, run
 
 GRID = (32, 96, 304)
 
 
-def go(model: Any, asked: Sequence[Asked], log: Path, grid: Sequence[int] = GRID, **more: Any) -> Run:
+def go(model: Any, samples: Sequence[Sample], log: Path, grid: Sequence[int] = GRID, **more: Any) -> Run:
     setting = more.pop("setting", Setting())
-    return run(model, asked, [[budget] * len(asked) for budget in grid], setting, log, batch_size=8, **more)
+    options = RunOptions(batch_size=8, **more)
+    return run(model, samples, [[budget] * len(samples) for budget in grid], setting, log, options)
 
 
 def facts(log: Path) -> list[tuple[Any, ...]]:

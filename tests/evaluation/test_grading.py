@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stakes import BadInput, grade
-from stakes.evaluation.grading import METRICS, is_correct, is_piece, vqa_normalise
+from stakes.evaluation.grading import METRICS, is_correct, is_piece, vqa_normalize
 
 TEN_YES = ["yes"] * 10
 
@@ -111,10 +111,10 @@ def test_vqa_equals_the_loop_over_annotators(answers: list[str], prediction: str
     ],
 )
 def test_vqa_normaliser_follows_the_official_one(raw: str, clean: str) -> None:
-    assert vqa_normalise(raw) == clean
+    assert vqa_normalize(raw) == clean
 
 
-def test_vqa_with_too_few_people_says_so_instead_of_failing_everything() -> None:
+def test_vqa_with_too_few_people_is_an_error_instead_of_all_wrong() -> None:
     with pytest.raises(BadInput, match="this sample has 1"):
         grade("yes", ["yes"], "vqa")
 
@@ -131,7 +131,7 @@ def test_scores_lie_in_the_unit_interval(metric: str, answers: list[str], predic
     assert 0 <= grade(prediction, answers, metric) <= 1
 
 
-def test_unusable_requests_say_what_to_do() -> None:
+def test_unusable_requests_are_errors_with_advice() -> None:
     with pytest.raises(BadInput, match="unknown metric 'bleu'; choose one of relaxed"):
         grade("a", ["a"], "bleu")
     with pytest.raises(BadInput, match="not the string 'yes'"):

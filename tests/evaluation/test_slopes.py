@@ -4,7 +4,7 @@ from numpy.typing import NDArray
 
 from stakes.errors import BadInput
 from stakes.evaluation.slopes import slope_test
-from stakes.experiments.table import spell_slopes
+from stakes.experiments.table import format_slopes
 
 GRID = [32, 64, 128, 256, 512]
 
@@ -107,21 +107,26 @@ def test_labels_move_within_documents_only() -> None:
         ({"a": [[1, 1]], "b": [[0, 1]]}, {"a": [1], "b": [2]}, [1, 2], "every answer of tier 'a' is right"),
         ({"a": [[1, 0]], "b": [[0, 1]]}, {"a": [1], "b": [1]}, [1, 2], "on one document"),
         ({"a": [[1, 0]], "b": [[0, 1]]}, {"a": [1], "b": [2]}, [2, 2], "two different budgets"),
-        ({"a": [[0, 1]] * 3, "b": [[0, 1]] * 3}, {"a": [1, 2, 3], "b": [1, 2, 3]}, [1, 2], "told apart"),
+        (
+            {"a": [[0, 1]] * 3, "b": [[0, 1]] * 3},
+            {"a": [1, 2, 3], "b": [1, 2, 3]},
+            [1, 2],
+            "separates right from wrong",
+        ),
     ],
 )
-def test_what_cannot_be_tested_is_said(correct, documents, grid, message) -> None:  # type: ignore[no-untyped-def]
+def test_what_cannot_be_tested_is_an_error(correct, documents, grid, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(BadInput, match=message):
         slope_test(correct, documents, grid)
 
 
-def test_where_no_document_has_both_tiers_nothing_is_permuted_and_that_is_said() -> None:
+def test_where_no_document_has_both_tiers_nothing_is_permuted_and_the_text_names_it() -> None:
     rng = np.random.default_rng(0)
     (steep, pages), (flat, same) = answers(rng, 1.6, 0, 60, 1, 0.0), answers(rng, 0.6, 0, 60, 1, 0.0)
-    apart = slope_test({"high": steep, "low": flat}, {"high": pages, "low": [60 + page for page in same]}, GRID)
-    assert apart.shared == 0
-    assert spell_slopes(apart).endswith(
+    separate = slope_test({"high": steep, "low": flat}, {"high": pages, "low": [60 + page for page in same]}, GRID)
+    assert separate.shared == 0
+    assert format_slopes(separate).endswith(
         "no document has questions of both tiers, so that nothing can be permuted within them"
     )
     together = slope_test({"high": steep, "low": flat}, {"high": pages, "low": same}, GRID)
-    assert "permuted within documents p = " in spell_slopes(together)
+    assert "permuted within documents p = " in format_slopes(together)

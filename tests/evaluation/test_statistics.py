@@ -63,7 +63,7 @@ def test_gain_is_the_difference_of_two_cwes_with_an_interval_around_it() -> None
     assert cwe_gain(after, before, costs).value == pytest.approx(-gain.value)
 
 
-def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_interval_covers_the_truth_about_as_often_as_its_level() -> None:
     rng = np.random.default_rng(5)
     population = _pairs(20_000, 9, gain=0.3)
     truth = cwe(population[0], population[2]) - cwe(population[1], population[2])

@@ -1,4 +1,4 @@
-"""What follows from the published figures, and what does not."""
+"""Which published figures follow from the others, and which do not."""
 
 import copy
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from stakes import published
 from stakes.experiments import published as experiment
-from stakes.experiments.table import check_value
+from stakes.experiments.figure_checks import check_value
 from stakes.signals.judge import RUBRIC
 from stakes.signals.keywords import KEYWORDS
 
@@ -29,9 +29,9 @@ def test_exactly_these_figures_do_not_follow() -> None:
     )
     listed = published.figures()["does_not_follow"]
     assert len(listed) == 4
-    found = [c.recomputed for c in _failing().values()]
+    values = [c.recomputed for c in _failing().values()]
     for entry in listed:
-        assert any(value == pytest.approx(entry["recomputed"], rel=3e-3) for value in found), entry["what"]
+        assert any(value == pytest.approx(entry["recomputed"], rel=3e-3) for value in values), entry["what"]
 
 
 def test_one_figure_lacks_an_ingredient() -> None:
@@ -46,13 +46,13 @@ def test_every_table_is_checked() -> None:
     assert len(experiment.checks()) > 290
 
 
-def test_a_tampered_figure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tampered_figure_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = copy.deepcopy(published.figures())
     changed["cross_dataset"]["chartqa"]["break_even"] = 3.7
     changed["frontier"][2]["cwe"]["5"] = 0.250
     changed["label_validation"]["llm_judge"]["kappa"] = 0.46
     changed["latency_a100_resolution_ms"]["304"]["ms"] = 346.1
-    for module in ("published", "published_tables"):
+    for module in ("published", "published_arms"):
         monkeypatch.setattr(f"stakes.experiments.{module}.figures", lambda: changed)
     names = set(_failing())
     assert {

@@ -23,7 +23,7 @@ def front(upstream: Upstream) -> Iterator[Gateway]:
 
 @pytest.fixture
 def http() -> Iterator[httpx.Client]:
-    """A client that asks again only when what it asked before has been counted."""
+    """A client that sends a request only after the one before was counted."""
 
     def settle(_request: httpx.Request) -> None:
         for front in RUNNING:

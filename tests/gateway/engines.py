@@ -1,4 +1,4 @@
-"""A real vLLM in front of the embedded reader for the length of some tests, and real pages to ask it about."""
+"""A real vLLM that serves the embedded reader, and real pages to ask it about."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def vllm(script: str, port: int, log: Path) -> Iterator[str]:
             time.sleep(1)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
-        os.killpg(running.pid, signal.SIGTERM)  # the engine is a child of its own
+        os.killpg(running.pid, signal.SIGTERM)  # the engine is a child process
         try:
             running.wait(30)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""A real gateway on a real port for the length of a test, and the images and requests that tests send."""
+"""A real gateway on a real port for one test, and the images and requests that tests send."""
 
 import base64
 import io
@@ -30,7 +30,7 @@ def policy(**more: Any) -> Policy:
 
 
 def calibrated(errors: float = 0.05, **more: Any) -> Policy:
-    """A policy with curves: errors of 5 % at both ends of each, from 300 questions a tier; and with what may differ."""
+    """A policy with curves (errors of 5 % at both ends, 300 questions a tier) and a disagreement of 0.16."""
     record = policy(**more).model_dump(by_alias=True)
     for plan in record["tiers"].values():
         plan["curve"] = {"budgets": (plan["budget"], 1024), "errors": (errors, errors), "counts": (300, 300)}
@@ -55,9 +55,9 @@ class Gateway:
         return int(self.address.rpartition(":")[2])
 
     def settle(self) -> None:
-        """Wait until no request is being served: a client has the last byte before the gateway has counted it.
+        """Wait until no request is in flight: a client has the last byte before the gateway has counted it.
 
-        Half a second at most: a test that holds a request open on purpose looks at what stands by then.
+        Half a second at most: a test may hold a request open on purpose.
         """
         until(lambda: self.app.state.metrics.registry.get_sample_value("stakes_requests_in_flight") == 0, 0.5)
 
@@ -86,7 +86,7 @@ def gateway(
 ) -> Iterator[Gateway]:
     settings = Settings(**{"upstream": upstream, "probe": False, "watch_s": 0.05, **knobs})
     made = rules or policy()
-    served = Served.start(source or (lambda: made), files, lambda one: check_policy(one, settings))
+    served = Served(source or (lambda: made), files, lambda one: check_policy(one, settings))
     app = create_app(settings, served)
     with running(app, **server_options(settings.limits, drain_s)) as address:
         one = Gateway(address, app, served)

@@ -1,4 +1,4 @@
-"""``stakes serve`` as a process of its own, as a person runs it."""
+"""``stakes serve`` as a separate process."""
 
 import json
 import subprocess
@@ -11,8 +11,8 @@ from pathlib import Path
 
 @contextmanager
 def process(*options: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, object]]]:
-    """(the process, what it said of itself); its log is a file: a pipe that nobody reads would stop it when full."""
-    command = [sys.executable, "-m", "stakes.cli", "serve", "--port", "0", "--json", "--no-probe", *options]
+    """(the process, the JSON that it printed first); the log is a file, because an unread pipe would block it."""
+    command = [sys.executable, "-m", "stakes", "serve", "--port", "0", "--json", "--no-probe", *options]
     with (
         tempfile.NamedTemporaryFile() as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as running,

@@ -26,39 +26,40 @@ def _options(command: str) -> set[str]:
     return {name for one in found.params for name in (*one.opts, *one.secondary_opts)}
 
 
-@pytest.mark.parametrize("line", re.findall(r"^stakes .+$", TEXT, re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"^stakes .+$", TEXT.replace("\\\n", ""), re.MULTILINE))
 def test_every_command_line_is_one(line: str) -> None:
     command = shlex.split(line)[1]
     used = {word for word in shlex.split(line) if word.startswith("--")}
     assert used <= _options(command), line
 
 
-def test_every_option_in_the_text_is_one_of_serve() -> None:
+def test_every_option_in_the_text_exists() -> None:
     used = set(re.findall(r"`(--[a-z-]+)", TEXT))
+    of_vllm = {"--api-key", "--mm-processor-kwargs", "--trust-request-mm-kwargs"}
     assert len(used) > 12
-    assert used - {"--json"} <= _options("serve")
+    assert used - of_vllm <= _options("serve") | _options("calibrate")
 
 
-def test_every_header_and_metric_is_told(upstream: Upstream, http: httpx.Client) -> None:
+def test_every_header_and_metric_is_documented(upstream: Upstream, http: httpx.Client) -> None:
     with gateway(upstream.url) as front:
-        told = http.post(f"{front.base_url}/chat/completions", json=ask()).headers
+        headers = http.post(f"{front.base_url}/chat/completions", json=ask()).headers
         there = set(front.app.state.metrics.registry._names_to_collectors)
         for path in ("/healthz", "/readyz", "/metrics", "/stakes/state", "/"):
             assert http.get(front.address + path).status_code == 200
-    out = TEXT.split("| header out |")[1].split("Refusals")[0]
-    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == {name for name in told if name.startswith("x-stakes-")}
+    out = TEXT.split("| header out |")[1].split("Errors have")[0]
+    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == {name for name in headers if name.startswith("x-stakes-")}
     named = set(re.findall(r"`(stakes_\w+)[`{]", TEXT))
     assert named <= there
     assert {one for one in there if one.endswith("_total")} <= named  # no counter is left out
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_the_request_of_the_vllm_page_goes_through_with_its_key(
+def test_the_request_for_vllm_goes_through_with_its_key(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = blocks(read("docs/vllm.md"))
-    exec(compile(next(b.text for b in found if b.language == "python"), "vllm.md", "exec"), {})
+    found = blocks(read("docs/gateway.md"))
+    exec(compile(next(b.text for b in found if b.language == "python" and not b.mark), "gateway.md", "exec"), {})
     keys = next(b.text for b in found if b.language == "text").split()
     line = next(one for b in found for one in b.lines if one.startswith("curl") and "request.json" in one)
     with gateway(upstream.url, client_keys=tuple(keys)) as front:

@@ -13,7 +13,7 @@ from tests.gateway.upstream import until
 
 from stakes import models
 from stakes.data import synthetic as pages
-from stakes.gateway.local_server.app import app_of
+from stakes.gateway.local_server.app import create_model_app
 from stakes.gateway.run import running
 from stakes.models import Request
 
@@ -35,15 +35,15 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def check(found: list[Counted], front: Gateway) -> None:
-    def booked(result: str) -> float:
+    def checks(result: str) -> float:
         return front.metric("usage_checks_total", result=result)
 
     wrong = [(one.how, one.predicted, one.counted) for one in found if one.predicted != one.counted]
     print(f"{len(found) - len(wrong)} of {len(found)} pages counted as predicted")
     assert wrong == []
     assert {one.how for one in found} == {"plain", "streamed", "async"}
-    assert until(lambda: booked("agreed") == len(found))  # the last are booked after their clients have them
-    assert booked("differed") == booked("unknown") == 0
+    assert until(lambda: checks("agreed") == len(found))  # the last are counted after their clients have them
+    assert checks("differed") == checks("unknown") == 0
     assert len({one.predicted for one in found}) > 20  # pages of many shapes
     assert max(one.predicted for one in found) > 500
 
@@ -59,14 +59,14 @@ def test_the_embedded_upstream_counts_what_was_predicted_on_real_pages(
 ) -> None:
     if not (request.config.getoption("--engine") or os.environ.get("STAKES_VLLM")):
         pytest.skip("200 pages take a minute: with the other engine tests (--engine)")
-    app = app_of(models.load("embedded"), "embedded")
+    app = create_model_app(models.load("embedded"), "embedded")
     with running(app) as address, gateway(f"{address}/v1", policy(**BUDGETS)) as front:
         found = ask_all(front.base_url, "embedded", real_pages(real_data, PAGES))
         check(found, front)
 
 
-def test_vllm_gives_the_answers_of_transformers(engine: str) -> None:
-    """Greedy, both in float32: another order of sums may tip a character whose two best are as good as even."""
+def test_vllm_and_transformers_give_the_same_answers(engine: str) -> None:
+    """Greedy, both in float32: another order of summation may change a character of two nearly equal logits."""
     asked = [
         Request(page.image, question.text, budget=budget)
         for family, budget in (("forms", 576), ("charts", 448), ("infographics", 576), ("signs", 304), ("forms", 224))

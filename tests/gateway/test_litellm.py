@@ -1,4 +1,4 @@
-"""The hook inside a real LiteLLM proxy, which runs as a process of its own in an environment of its own.
+"""The hook inside a real LiteLLM proxy, which runs in a separate process and environment.
 
 make test-litellm
 """
@@ -29,7 +29,7 @@ model_list:
 router_settings: {{num_retries: 0}}
 litellm_settings: {{callbacks: stakes_hook.hook, num_retries: 0}}
 """
-# The controller's state is told on a port of its own, so that the test sees what was spent inside the process.
+# The controller's state is served on another port, so that the test sees what was spent inside the process.
 HOOK = """
 import json, threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -121,7 +121,9 @@ def test_it_decides_as_the_gateway_does(proxy: Proxy, client: openai.OpenAI, up:
             assert {name: theirs.headers.get(name) for name in names} == {name: ours.headers[name] for name in names}
 
 
-def test_what_was_read_is_spent_and_what_was_refused_is_not(proxy: Proxy, client: openai.OpenAI, up: Upstream) -> None:
+def test_answered_requests_are_spent_and_refused_ones_are_not(
+    proxy: Proxy, client: openai.OpenAI, up: Upstream
+) -> None:
     before = proxy.state()
     client.chat.completions.create(**ask())
     spent = _sent(up)
@@ -163,7 +165,7 @@ def test_responses_are_fitted_too(proxy: Proxy, client: openai.OpenAI, up: Upstr
     assert _sent(up) <= HIGH
 
 
-def test_text_is_left_alone(client: openai.OpenAI, up: Upstream) -> None:
+def test_text_is_forwarded_unchanged(client: openai.OpenAI, up: Upstream) -> None:
     raw = client.chat.completions.with_raw_response.create(
         model="tiny", messages=[{"role": "user", "content": "What is 6 × 7?"}]
     )
@@ -200,7 +202,7 @@ def test_a_changed_policy_is_served(proxy: Proxy, client: openai.OpenAI, up: Ups
     assert until(changed)
 
 
-# Run by LiteLLM's own Python: answers that are never heard of, by a name used twice and by the clock.
+# Run by LiteLLM's own Python: requests without a reported answer, by a repeated id and by the time limit.
 LOST = """
 import asyncio, sys
 from stakes.gateway import litellm
@@ -219,7 +221,7 @@ asyncio.run(main())
 """
 
 
-def test_an_answer_that_is_never_heard_of_is_spent(tmp_path: Path) -> None:
+def test_a_request_without_a_reported_answer_counts_as_spent(tmp_path: Path) -> None:
     policy().save(tmp_path / "policy.json")
     python = LITELLM.with_name("python")
     small = url_of(encoded(page(420, 420)))

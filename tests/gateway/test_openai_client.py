@@ -41,7 +41,7 @@ def test_a_question_about_a_page_is_answered_at_its_tiers_budget(front: Gateway,
     assert front.metric("usage_checks_total", result="agreed") == 2
 
 
-def test_a_text_conversation_passes_byte_for_byte(front: Gateway, upstream: Upstream) -> None:
+def test_a_text_conversation_is_forwarded_byte_for_byte(front: Gateway, upstream: Upstream) -> None:
     with client(front) as one:
         raw = one.chat.completions.with_raw_response.create(
             model="tiny", messages=[{"role": "user", "content": "What is 6 × 7? Ünïcode and \u2028 too"}]
@@ -74,7 +74,7 @@ def test_responses_are_fitted_too_whole_and_streamed(front: Gateway, upstream: U
     assert front.metric("usage_checks_total", result="agreed") == 2
 
 
-def test_sixteen_at_once_by_the_async_client(front: Gateway, upstream: Upstream) -> None:
+def test_sixteen_concurrent_requests_of_the_async_client(front: Gateway, upstream: Upstream) -> None:
     async def all_of_them() -> list[str | None]:
         async with openai.AsyncOpenAI(base_url=front.base_url, api_key="k", max_retries=0) as one:
             answers = await asyncio.gather(
@@ -94,13 +94,13 @@ def test_sixteen_at_once_by_the_async_client(front: Gateway, upstream: Upstream)
     assert front.state()["images_outstanding"] == 0
 
 
-def test_models_and_unknown_paths_are_the_upstreams(front: Gateway, upstream: Upstream) -> None:
+def test_models_and_unknown_paths_are_forwarded(front: Gateway, upstream: Upstream) -> None:
     with client(front) as one:
         assert [model.id for model in one.models.list()] == ["tiny"]
         assert one.get("/some/new/path?x=1", cast_to=dict) == {"path": "/v1/some/new/path?x=1", "method": "GET"}
 
 
-def test_an_upstreams_refusal_reaches_the_client_as_it_is(front: Gateway, upstream: Upstream) -> None:
+def test_an_upstreams_error_reaches_the_client_unchanged(front: Gateway, upstream: Upstream) -> None:
     upstream.script = lambda seen, wire: wire.reply(
         json.dumps({"error": {"message": "slow down", "type": "rate", "code": "rate_limit"}}).encode(),
         429, "application/json", "retry-after: 7",
@@ -112,11 +112,11 @@ def test_an_upstreams_refusal_reaches_the_client_as_it_is(front: Gateway, upstre
     assert front.state()["images_outstanding"] == 0
 
 
-def test_the_gateways_own_refusal_is_an_error_that_the_client_knows(upstream: Upstream) -> None:
+def test_the_gateways_own_refusal_is_an_openai_error(upstream: Upstream) -> None:
     with gateway(upstream.url, client_keys=("correct-horse",)) as front, client(front) as one:
         with pytest.raises(openai.AuthenticationError) as caught:
             one.chat.completions.create(**ask())
         assert caught.value.code == "invalid_api_key"
         allowed = one.with_options(api_key="correct-horse").chat.completions.create(**ask())
     assert allowed.choices[0].message.content == "42"
-    assert upstream.last.header("authorization") is None  # the gateway's key is nothing to the upstream
+    assert upstream.last.header("authorization") is None  # the upstream never sees the gateway's key

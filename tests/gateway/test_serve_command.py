@@ -1,4 +1,4 @@
-"""``stakes serve`` as a person runs it: a process of its own, stopped by a signal, and one sentence for bad input."""
+"""``stakes serve`` as a separate process: it reloads, drains on SIGTERM and reports bad input in one sentence."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from tests.gateway.processes import process
 from tests.gateway.upstream import Seen, Upstream, Wire, frame, until
 
 from stakes import BadInput
-from stakes.commands.serve_rules import about_policy, first_words
+from stakes.commands.serve import describe_policy, format_start
 from stakes.gateway.run import serve
 
 BUDGETS = ["--budget", "high=256", "--budget", "low=64"]
@@ -57,7 +57,9 @@ def test_it_serves_reloads_and_drains_on_sigterm(upstream: Upstream, tmp_path: P
         assert events == ["request"]
 
 
-def test_budgets_of_ones_own_are_served_and_called_that(upstream: Upstream, tmp_path: Path, http: httpx.Client) -> None:
+def test_chosen_budgets_are_served_and_labeled_as_chosen(
+    upstream: Upstream, tmp_path: Path, http: httpx.Client
+) -> None:
     keys = tmp_path / "keys"
     keys.write_text("first-key-1\nsecond-key-2\n")
     with process(*BUDGETS, "--upstream", upstream.url, "--key-file", str(keys), "--mode", "observe") as (_, about):
@@ -69,7 +71,7 @@ def test_budgets_of_ones_own_are_served_and_called_that(upstream: Upstream, tmp_
         assert (reply.headers["x-stakes-mode"], reply.headers["x-stakes-policy"]) == ("observe", "uncalibrated")
 
 
-def test_tiers_are_read_by_the_signal_that_was_named(upstream: Upstream, tmp_path: Path, http: httpx.Client) -> None:
+def test_tiers_are_read_by_the_named_signal(upstream: Upstream, tmp_path: Path, http: httpx.Client) -> None:
     words = tmp_path / "words.txt"
     words.write_text("Kaution\n")
 
@@ -89,11 +91,11 @@ def test_tiers_are_read_by_the_signal_that_was_named(upstream: Upstream, tmp_pat
     [
         ([], "give --policy FILE, or budgets of your own"),
         (["--policy", "nowhere.json"], "there is no policy file nowhere.json"),
-        (["--budget", "high"], "'high' is no budget"),
-        (["--budget", "high=0"], "'high=0' is no budget"),
-        ([*BUDGETS, "--budget", "low=9"], "'low=9' is no budget"),
+        (["--budget", "high"], "--budget takes tier=value, such as high=5, not 'high'"),
+        (["--budget", "high=0"], "--budget high=0 is no budget; give at least 1 token"),
+        ([*BUDGETS, "--budget", "low=9"], "--budget names tier 'low' twice"),
         (["--budget", "high=256"], "questions are read as high or low; give low a budget too"),
-        ([*BUDGETS, "--mode", "guess"], "mode is one of observe, enforce"),
+        ([*BUDGETS, "--mode", "guess"], "mode should be 'observe' or 'enforce', not 'guess'"),
         ([*BUDGETS, "--upstream", "http://"], "not an http(s) address"),
         ([*BUDGETS, "--family", "smolvlm"], "not controllable by resizing"),
         ([*BUDGETS, "--key-file", "nowhere"], "no keys can be read from nowhere"),
@@ -102,10 +104,10 @@ def test_tiers_are_read_by_the_signal_that_was_named(upstream: Upstream, tmp_pat
         ([*BUDGETS, "--workers", "0"], "'--workers': give a number of at least 1, not 0"),
         ([*BUDGETS, "--max-megapixels", "nan"], "'--max-megapixels': give a number of at least 0.001, not nan"),
         ([*BUDGETS, "--drain", "inf"], "'--drain': give a number of at least 0, not inf"),
-        (["--budget", "high=²"], "'high=²' is no budget"),
+        (["--budget", "high=²"], "--budget high=²: '²' is not a whole number"),
         ([*BUDGETS, "--host", "host.invalid"], "choose another host or port"),
         ([*BUDGETS, "--signal", "magic"], "no signal is called 'magic'"),
-        ([*BUDGETS, "--signal", "tier"], "have no labels to read; clients name tiers by the header x-stakes-tier"),
+        ([*BUDGETS, "--signal", "tier"], "have no labels to read; clients name tiers in the header x-stakes-tier"),
         ([*BUDGETS, "--signal", "task:mail=urgent"], "the signal can answer tier 'urgent', which this policy does not"),
     ],
 )
@@ -118,38 +120,38 @@ def test_bad_input_is_one_sentence_and_status_2(
     with pytest.raises(SystemExit) as left:
         main(["serve", *options, *upstream])
     assert left.value.code == 2
-    said = capsys.readouterr()
-    assert sentence in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
 
 
-def test_a_port_that_no_socket_has_is_told_to_python_too() -> None:
+def test_a_bad_port_is_refused_from_python_too() -> None:
     with pytest.raises(BadInput, match="a port is a number from 1 to 65535, or 0 for any that is free, not 70000"):
         serve(None, "127.0.0.1", 70000)
 
 
-def test_budgets_are_counted_as_the_model_here_counts_them() -> None:
+def test_budgets_are_counted_by_the_local_models_family() -> None:
     pytest.importorskip("torch")
     llava = ["--budget", "high=600", "--budget", "low=64", "--upstream", "embedded-llava"]
     with process(*llava) as (_, about):
         assert about["family"] == "reader-llava"
-        assert "which the budgets low 64 do not pay" in str(about["warnings"])
-    command = [sys.executable, "-m", "stakes.cli", "serve", *llava, "--port", "0", "--family", "qwen2.5-vl"]
+        assert "requests with the budgets low 64 are refused" in str(about["warnings"])
+    command = [sys.executable, "-m", "stakes", "serve", *llava, "--port", "0", "--family", "qwen2.5-vl"]
     left = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert left.returncode == 2
-    assert "tokens of qwen2.5-vl, and the model of 'embedded-llava' is reader-llava" in left.stderr
+    assert "tokens of qwen2.5-vl, but 'embedded-llava' is reader-llava" in left.stderr
 
 
 @pytest.mark.parametrize(("basis", "lines"), [("answers", 1), ("legibility", 2)])
-def test_the_start_says_what_a_policy_of_legibility_is(basis: str, lines: int) -> None:
-    about = {"address": "here", "upstream": "there", "mode": "enforce", **about_policy(policy(basis=basis))}
+def test_a_legibility_policy_prints_a_warning_at_the_start(basis: str, lines: int) -> None:
+    about = {"address": "here", "upstream": "there", "mode": "enforce", **describe_policy(policy(basis=basis))}
     assert (about["basis"], len(about["warnings"])) == (basis, lines - 1)
-    said = first_words(about).splitlines()
-    assert said[0] == "here → there (enforce; budgets high 256, low 64; policy f1nger)"
-    assert [line[:38] for line in said[1:]] == ["warning: LEGIBILITY, not a VLM's error"] * (lines - 1)
+    printed = format_start(about).splitlines()
+    assert printed[0] == "here → there (enforce; budgets high 256, low 64; policy f1nger)"
+    assert [line[:38] for line in printed[1:]] == ["warning: LEGIBILITY, not a VLM's error"] * (lines - 1)
 
 
-def test_a_taken_port_is_told(upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_reported(upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
     from stakes.cli import main
 
     port = upstream.url.split(":")[2].removesuffix("/v1")

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible upstream that does what a test says, byte by byte, on real sockets."""
+"""An OpenAI-compatible upstream that answers as a test scripts it, on real sockets."""
 
 import base64
 import io
@@ -18,7 +18,7 @@ from stakes import count_tokens
 
 @dataclass
 class Seen:
-    """A request as it arrived."""
+    """A received request."""
 
     method: str
     path: str
@@ -60,12 +60,12 @@ class Wire:
         self.send(b"0\r\n\r\n")
 
     def drop(self) -> None:
-        """Break the connection off."""
+        """Drop the connection."""
         self.handler.close_connection = True
         self.handler.connection.shutdown(2)
 
     def is_closed(self, seconds: float = 5.0) -> bool:
-        """Whether the other side hangs up within that time."""
+        """Whether the other side disconnects within that time."""
         self.handler.connection.settimeout(seconds)
         try:
             return not self.handler.connection.recv(1)
@@ -106,7 +106,7 @@ def usage(body: Any, family: str = "qwen2.5-vl") -> dict[str, Any]:
 
 
 def honest(seen: Seen, wire: Wire) -> None:
-    """Answers 42, counts as a real server does, streams when asked."""
+    """Answers 42, counts tokens as a real server does, streams on request."""
     if seen.path.startswith("/v1/models"):
         return wire.reply(b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}')
     if seen.path == "/v1/responses":
@@ -162,7 +162,7 @@ def _respond(body: Any, wire: Wire) -> None:
 
 @dataclass
 class Upstream:
-    """``url`` is its base URL; ``seen`` what it was asked, ``script`` how it answers."""
+    """``url`` is its base URL, ``seen`` the requests, ``script`` how it answers."""
 
     url: str
     script: Script = honest
@@ -206,7 +206,7 @@ def serving(script: Script = honest, port: int = 0) -> Iterator[Upstream]:
         daemon_threads = True
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            pass  # a gateway that hung up is part of the script
+            pass  # a gateway that disconnects is part of the test
 
     server = Quiet(("127.0.0.1", port), Handler)
     upstream = Upstream(f"http://127.0.0.1:{server.server_port}/v1", script)

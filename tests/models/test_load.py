@@ -1,4 +1,4 @@
-"""A checkpoint on disk becomes a model that answers, or one sentence says why not."""
+"""A checkpoint on disk loads and answers, or fails with one sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def save(family: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_folder_loads_and_answers_like_the_model_it_was_saved_from(family: str, tmp_path: Path) -> None:
+def test_a_folder_loads_and_answers_as_the_model_it_was_saved_from(family: str, tmp_path: Path) -> None:
     loaded = models.load(str(save(family, tmp_path)), device="cpu", max_new_tokens=8)
     request = Request(picture(150, 120), "What is it?", 7, "deletion")
     (ours,), (theirs,) = loaded.answer([request]), tiny(family).answer([request])
@@ -63,25 +63,25 @@ def test_no_weights_and_no_network_is_one_sentence(monkeypatch: pytest.MonkeyPat
         models.load("nobody/nothing-here")
 
 
-def test_a_reader_that_does_not_ship_is_not_sought_on_the_hub() -> None:
+def test_a_reader_that_does_not_ship_is_not_looked_up_on_the_hub() -> None:
     with pytest.raises(BadInput, match="no reader called 'embedded-huge' ships with stakes; there is embedded"):
         models.load("embedded-huge")
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("embeded", "embedded"), ("llava", "embedded-llava"), ("orc", "ocr")])
-def test_a_name_that_is_nearly_one_of_ours_is_refused_before_the_hub_is_asked(
-    typed: str, meant: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("name", "suggestion"), [("embeded", "embedded"), ("llava", "embedded-llava"), ("orc", "ocr")])
+def test_a_misspelled_name_is_refused_before_the_hub_is_asked(
+    name: str, suggestion: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda _: pytest.fail("the hub was asked"))
-    with pytest.raises(BadInput, match=f"no model is called '{typed}'; did you mean '{meant}'?"):
-        models.load(typed)
-    Path(typed).mkdir()  # a folder of that name is taken for what it is
-    with pytest.raises(BadInput, match=f"the folder {typed} holds no model"):
-        models.load(typed)
+    with pytest.raises(BadInput, match=f"no model is called '{name}'; did you mean '{suggestion}'?"):
+        models.load(name)
+    Path(name).mkdir()  # a folder of that name is used as a folder
+    with pytest.raises(BadInput, match=f"the folder {name} holds no model"):
+        models.load(name)
 
 
-def seek(at: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def set_hub(at: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     """The hub is at this address, and nothing was ever fetched from it."""
     monkeypatch.setattr(
         "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", at + "/{repo_id}/{revision}/{filename}"
@@ -91,35 +91,35 @@ def seek(at: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
 
 
-def test_a_hub_that_nobody_serves_is_told_at_once_and_not_by_its_own_log(
+def test_an_unreachable_hub_fails_at_once_without_its_own_log(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-    watch = logging.Handler()
-    watch.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
     log = logging.getLogger("huggingface_hub")
     before = log.level
-    seek("http://127.0.0.1:1", monkeypatch, tmp_path)
+    set_hub("http://127.0.0.1:1", monkeypatch, tmp_path)
     paused: list[float] = []
-    monkeypatch.setattr("time.sleep", paused.append)  # everybody's, the hub's own 23 seconds among them
-    log.addHandler(watch)
+    monkeypatch.setattr("time.sleep", paused.append)  # including the hub's own 23 seconds
+    log.addHandler(handler)
     try:
         with pytest.raises(BadInput, match="no model at 'nobody/nothing-here': could not connect to .*no copy here"):
             models.load("nobody/nothing-here")
     finally:
-        log.removeHandler(watch)
-    assert (said, log.level) == ([], before)
+        log.removeHandler(handler)
+    assert (logged, log.level) == ([], before)
     assert sum(paused) < 2
     assert capsys.readouterr().err == "looking for nobody/nothing-here on the hub (http://127.0.0.1:1)\n"
 
 
-def test_a_hub_that_is_slow_is_asked_with_its_own_patience(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[str] = []
+def test_a_slow_hub_is_asked_again_with_its_own_timeout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    paths: list[str] = []
 
     class Slow(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            asked.append(self.path)
-            if len(asked) == 1:
+            paths.append(self.path)
+            if len(paths) == 1:
                 time.sleep(1.0)
             self.send_response(404)
             self.send_header("X-Error-Code", "RepoNotFound")
@@ -132,24 +132,24 @@ def test_a_hub_that_is_slow_is_asked_with_its_own_patience(monkeypatch: pytest.M
     with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            seek(f"http://127.0.0.1:{server.server_port}", monkeypatch, tmp_path)
+            set_hub(f"http://127.0.0.1:{server.server_port}", monkeypatch, tmp_path)
             with pytest.raises(
                 BadInput, match="no model at 'nobody/slow': nobody/slow is not a local folder and is not"
             ):
                 models.load("nobody/slow")
         finally:
             server.shutdown()
-    assert len(asked) > 1, "transformers asks, too"
+    assert len(paths) > 1, "transformers must ask, too"
 
 
-def test_a_model_of_which_a_copy_is_here_needs_no_hub(
+def test_a_cached_model_needs_no_hub(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seek("http://127.0.0.1:1", monkeypatch, tmp_path)
-    place = tmp_path / "models--nobody--tiny"
-    save("qwen2_vl", place / "snapshots" / "abc")
-    (place / "refs").mkdir()
-    (place / "refs" / "main").write_text("abc")
+    set_hub("http://127.0.0.1:1", monkeypatch, tmp_path)
+    folder = tmp_path / "models--nobody--tiny"
+    save("qwen2_vl", folder / "snapshots" / "abc")
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("abc")
     capsys.readouterr()
     ask_hub("nobody/tiny")
     ask_hub("a name that the hub cannot have")
@@ -165,7 +165,7 @@ def test_a_folder_without_weights_is_one_sentence(tmp_path: Path) -> None:
         models.load(str(tmp_path / "nowhere"))
 
 
-def test_an_unknown_architecture_says_what_is_known(tmp_path: Path) -> None:
+def test_an_unknown_architecture_lists_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(BadInput, match="is a bert, .* it knows llava_onevision, qwen2_5_vl, qwen2_vl, qwen3_vl"):
         models.load(str(tmp_path))
@@ -182,7 +182,9 @@ def test_options_are_checked(tmp_path: Path) -> None:
         models.load("http://127.0.0.1:8000", device="cpu")
 
 
-@pytest.mark.parametrize(("name", "said"), [("http://127.0.0.1:8000/v1", "is an address"), ("ocr", "leave out --ray")])
-def test_what_workers_cannot_load_is_refused_by_name(name: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+@pytest.mark.parametrize(
+    ("name", "message"), [("http://127.0.0.1:8000/v1", "is an address"), ("ocr", "leave out --ray")]
+)
+def test_models_that_workers_cannot_load_are_refused(name: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         check_copied(name)

@@ -1,4 +1,4 @@
-"""Tiny randomly initialised models of the real classes, with a byte tokenizer and processors built in code."""
+"""Tiny randomly initialized models of the real classes, with a byte tokenizer and processors built in code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import transformers
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from stakes.models import ARCHITECTURES
+from stakes.models import ARCHITECTURES, named_object
 from stakes.models.local.processor import Processor
 from stakes.models.local.vlm import LocalVLM
 
@@ -120,13 +120,13 @@ def image_processor(family: str) -> Any:
 
 @cache
 def tiny(family: str, attention: str = "sdpa") -> LocalVLM:
-    """One model a family and attention implementation, the same weights every time, whoever asks first."""
+    """One model per family and attention implementation, with the same weights every time."""
     torch.manual_seed(1)
     with torch.inference_mode(False):  # a test in inference mode would leave weights that no other test can use
         made = tf.AutoModelForImageTextToText.from_config(config(family), attn_implementation=attention).eval()
     with torch.inference_mode(False), torch.no_grad():
         for name, parameter in made.named_parameters():
-            # Default initialisation is so small that no token attends to any other in particular.
+            # With the default initialization attention is nearly uniform.
             if parameter.dim() > 1 and "norm" not in name:
                 torch.nn.init.normal_(parameter, std=0.25)
             elif name.endswith("bias"):
@@ -135,15 +135,13 @@ def tiny(family: str, attention: str = "sdpa") -> LocalVLM:
     made.generation_config.pad_token_id = token_id("<pad>")
     template = LLAVA if family == "llava_onevision" else QWEN
     processor = Processor(image_processor(family), tokenizer(), template, made.config.image_token_id)
-    module, cls, name = ARCHITECTURES[family]
-    from importlib import import_module
-
-    vlm: LocalVLM = getattr(import_module(module), cls)(model=made, processor=processor, family=name, max_new_tokens=8)
+    architecture, name = ARCHITECTURES[family]
+    vlm: LocalVLM = named_object(architecture)(model=made, processor=processor, family=name, max_new_tokens=8)
     return vlm
 
 
 def picture(width: int, height: int, seed: int = 0) -> Image.Image:
-    """Noise in blocks: no two parts alike."""
+    """Noise in blocks: no two parts are equal."""
     noise = torch.randint(
         0, 255, (max(1, height // 5), max(1, width // 5), 3), generator=torch.Generator().manual_seed(seed)
     )
@@ -177,7 +175,7 @@ def stock_processor(family: str) -> Any:
 
 
 def stock_inputs(family: str, images: list[Image.Image], questions: list[str]) -> dict[str, Any]:
-    """What a user of plain transformers would pass to ``generate``."""
+    """What a user of transformers would pass to ``generate``."""
     processor = stock_processor(family)
     texts = [
         processor.apply_chat_template(

@@ -1,4 +1,4 @@
-"""Runs made up on disk: logs and policies as calibrate and evaluate write them, with any number of tiers."""
+"""Invented runs on disk: logs and policies as calibrate and evaluate write them, with any number of tiers."""
 
 import json
 import random
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve_files import curves_from_outcomes
-from stakes.budgets.policy import CurveRecord, Policy, TierPlan
+from stakes.budgets.policy import Policy, TierPlan
 from stakes.evaluation.outcome_log import Outcome
 from stakes.signals import KeywordRule, to_dict
 from stakes.signals.task import TaskIdentity
@@ -60,9 +60,9 @@ def make_run(
     curves = curves_from_outcomes(outcomes)
     counts = dict.fromkeys(costs, per_tier)
     best = allocate(curves, costs, counts, mean * per_tier * len(costs))
-    tiers = {t: TierPlan(cost=costs[t], budget=best.budgets[t], curve=CurveRecord.of(curves[t])) for t in costs}
+    tiers = {t: TierPlan(cost=costs[t], budget=best.budgets[t], curve=curves[t]) for t in costs}
     two = set(costs) == {"high", "low"}
-    signal = KeywordRule() if two else TaskIdentity({t: t for t in costs}, dearest=next(iter(costs)))
+    signal = KeywordRule() if two else TaskIdentity({t: t for t in costs}, most_expensive=next(iter(costs)))
     policy = Policy(
         mechanism="deletion" if mechanism == "deletion" else "resolution",
         selector="redundancy" if mechanism == "deletion" else None,
@@ -98,8 +98,8 @@ def _evaluation(
     }
     needs = {sample: dice.uniform(0, 320) for sample, _ in samples}
     found = {}
-    for asked in arms.values():
-        for (sample, tier), budget in zip(samples, asked, strict=True):
+    for budgets_of_arm in arms.values():
+        for (sample, tier), budget in zip(samples, budgets_of_arm, strict=True):
             found[sample, budget] = outcome(sample, tier, budget, budget >= needs[sample], mechanism, text)
     log = folder / "policy.evaluation.jsonl"
     write_log(log, list(found.values()))

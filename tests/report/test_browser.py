@@ -1,4 +1,4 @@
-"""The report in a real browser: both controls moved, figures checked against ``allocate``, nothing fetched.
+"""The report in a real browser: both controls move, figures match ``allocate``, nothing is fetched.
 
 make test-browser
 """
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.edges import NAMES, make
+from tests.report.incomplete_runs import NAMES, make
 from tests.report.runs import HOSTILE, make_run, write_samples
 
 from stakes.budgets.allocate import allocate
-from stakes.report.html import Wishes, report_html
-from stakes.report.run import Run, from_samples, read_run
+from stakes.report.data import MeasuredRun, read_run
+from stakes.report.gallery import samples_from_file
+from stakes.report.html import Pricing, report_html
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: make test-browser")
 pytest.importorskip("vl_convert", reason="a report needs the report extra")
@@ -34,43 +35,45 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[MeasuredRun, Path]:
     folder = tmp_path_factory.mktemp("report")
     run = read_run(make_run(folder, COSTS, 24, text=HOSTILE, seed=4))
-    source = from_samples(write_samples(folder, folder / "policy.outcomes.jsonl", HOSTILE), run)
+    samples = samples_from_file(write_samples(folder, folder / "policy.outcomes.jsonl", HOSTILE), run)
     file = folder / "report.html"
-    file.write_text(report_html(run, source, wishes=Wishes(1.0, 1_000_000)), encoding="utf-8")
+    file.write_text(report_html(run, samples, pricing=Pricing(1.0, 1_000_000)), encoding="utf-8")
     return run, file
 
 
 @pytest.fixture
-def page(browser: Any, made: tuple[Run, Path]) -> Iterator[Any]:
+def page(browser: Any, made: tuple[MeasuredRun, Path]) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     one = context.new_page()
-    one.asked, one.complaints = [], []
-    one.on("request", lambda request: one.asked.append(request.url))
-    one.on("pageerror", lambda error: one.complaints.append(str(error)))
-    one.on("console", lambda said: one.complaints.append(said.text) if said.type == "error" else None)
+    one.fetched, one.errors = [], []
+    one.on("request", lambda request: one.fetched.append(request.url))
+    one.on("pageerror", lambda error: one.errors.append(str(error)))
+    one.on("console", lambda line: one.errors.append(line.text) if line.type == "error" else None)
     one.goto(made[1].as_uri())
     one.wait_for_selector("body[data-ready=yes]", timeout=60_000)
     yield one
-    assert one.complaints == []
+    assert one.errors == []
     context.close()
 
 
-def settled(page: Any) -> tuple[dict[str, int], float]:
+def allocation(page: Any) -> tuple[dict[str, int], float]:
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return json.loads(page.evaluate("document.body.dataset.budgets")), float(page.evaluate("document.body.dataset.cwe"))
 
 
-def test_both_controls_reallocate_as_allocate_does_and_move_every_figure(page: Any, made: tuple[Run, Path]) -> None:
+def test_both_controls_reallocate_as_allocate_does_and_move_every_figure(
+    page: Any, made: tuple[MeasuredRun, Path]
+) -> None:
     run, _ = made
     before = {name: page.inner_html(f"#figure-{name}") for name in ("curves", "frontier", "arms", "latency")}
     for ratio, mean in ((1, 160), (5, 96), (20, 200), (2.5, 250)):
         page.fill("#ratio", str(ratio))
         page.fill("#mean", str(mean))
         best = allocate(run.fitted, {"high": ratio, "low": 1.0}, run.counts, mean * sum(run.counts.values()))
-        assert settled(page) == (best.budgets, best.cwe)
+        assert allocation(page) == (best.budgets, best.cwe)
         assert f"{best.cwe:.4f}" in page.inner_text("#expected")
         cells = [row.split("\t")[3] for row in page.inner_text("#allocation").split("\n") if row.strip()]
         assert cells == [str(best.budgets[tier]) for tier in COSTS]
@@ -82,19 +85,19 @@ def test_both_controls_reallocate_as_allocate_does_and_move_every_figure(page: A
     after = {name: page.inner_html(f"#figure-{name}") for name in before}
     assert all(before[name] != after[name] for name in before)
     page.click("#reset")
-    assert settled(page)[0] == run.policy.budgets
+    assert allocation(page)[0] == run.policy.budgets
 
 
-def test_it_is_used_by_keyboard_and_a_mean_too_small_is_said(page: Any) -> None:
+def test_the_keyboard_works_and_a_mean_too_small_is_refused(page: Any) -> None:
     page.focus("#ratio-range")
     page.keyboard.press("ArrowRight")
-    settled(page)
+    allocation(page)
     assert page.input_value("#ratio") == "5.5"
     page.fill("#mean", "10")
-    settled(page)
+    allocation(page)
     assert "give at least 32" in page.inner_text("#infeasible")
     page.fill("#mean", "160")
-    settled(page)
+    allocation(page)
     assert page.is_hidden("#infeasible")
     card = page.locator("article.card").first
     slider = card.locator("input[data-control=left]")
@@ -106,7 +109,7 @@ def test_it_is_used_by_keyboard_and_a_mean_too_small_is_said(page: Any) -> None:
 
 
 def test_nothing_is_fetched_and_hostile_text_is_only_text(page: Any) -> None:
-    assert [url for url in page.asked if not url.startswith(("file:", "data:"))] == []
+    assert [url for url in page.fetched if not url.startswith(("file:", "data:"))] == []
     assert page.title() == "stakes report: policy"
     assert HOSTILE in page.inner_text("article.card >> nth=0")
     assert page.evaluate("document.querySelectorAll('img[src=x]').length") == 0
@@ -116,7 +119,7 @@ def test_nothing_is_fetched_and_hostile_text_is_only_text(page: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_phone_in_both_schemes(browser: Any, made: tuple[Run, Path], scheme: str) -> None:
+def test_it_fits_a_phone_in_light_and_dark(browser: Any, made: tuple[MeasuredRun, Path], scheme: str) -> None:
     one = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme)
     one.goto(made[1].as_uri())
     one.wait_for_selector("body[data-ready=yes]", timeout=60_000)
@@ -129,15 +132,15 @@ def test_it_fits_a_phone_in_both_schemes(browser: Any, made: tuple[Run, Path], s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_that_lacks_something_still_draws_and_fits(browser: Any, tmp_path: Path, name: str) -> None:
+def test_an_incomplete_run_still_draws_and_fits(browser: Any, tmp_path: Path, name: str) -> None:
     policy, samples = make(name, tmp_path)
     run = read_run(policy)
     file = tmp_path / "report.html"
-    file.write_text(report_html(run, from_samples(samples, run) if samples else None), encoding="utf-8")
+    file.write_text(report_html(run, samples_from_file(samples, run) if samples else None), encoding="utf-8")
     for width in (1440, 390):
         one = browser.new_page(viewport={"width": width, "height": 844})
-        complaints: list[str] = []
-        one.on("pageerror", lambda error, told=complaints: told.append(str(error)))
+        errors: list[str] = []
+        one.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
         one.goto(file.as_uri())
         one.wait_for_selector("body[data-ready=yes]", timeout=60_000)
         assert one.evaluate("document.documentElement.scrollWidth") <= width
@@ -145,5 +148,5 @@ def test_a_run_that_lacks_something_still_draws_and_fits(browser: Any, tmp_path:
         assert drawn
         assert set(drawn) == {1}
         assert len(one.query_selector_all("#allocation tr")) == len(run.policy.tiers)
-        assert complaints == []
+        assert errors == []
         one.close()

@@ -1,4 +1,4 @@
-"""``stakes demo`` as a person types it, on fewer pages: measured, judged, and a report of it."""
+"""``stakes demo`` on fewer pages: it calibrates, evaluates and writes a report."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from stakes.budgets.policy import Policy
 from stakes.cli import app
-from stakes.report.run import read_run
+from stakes.report.data import read_run
 
 pytest.importorskip("vl_convert", reason="the demo needs the report extra")
 

@@ -1,4 +1,4 @@
-"""The manager's sentence is made of the arms: it says help, harm or luck as they do, with their numbers."""
+"""The verdict is made of the measured arms: help, harm or no significant difference, with the numbers."""
 
 import json
 from dataclasses import replace
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from tests.report.runs import make_run, outcome, write_log
 
-from stakes.report.run import read_run
-from stakes.report.sentences import other_arms, promises, told_uniform, verdict
+from stakes.report.data import read_run
+from stakes.report.sentences import describe_uniform, guarantees, other_arms, verdict
 
 COSTS = {"high": 5.0, "low": 1.0}
 
 
-def told(folder: Path, right: dict[str, tuple[int, int]], per_tier: int = 40) -> str:
-    """The verdict when so many (high, low) answers of each arm are right, spread over documents."""
+def verdict_of(folder: Path, right: dict[str, tuple[int, int]], per_tier: int = 40) -> str:
+    """The verdict when this many (high, low) answers of each arm are right, spread over documents."""
     path = make_run(folder, COSTS, per_tier, evaluated=False)
     budgets = {"uniform": {"high": 160, "low": 160}, "cost": {"high": 288, "low": 32}}
     samples = [(f"d{k}/{tier}", tier, k) for tier in COSTS for k in range(per_tier)]
@@ -34,66 +34,66 @@ def told(folder: Path, right: dict[str, tuple[int, int]], per_tier: int = 40) ->
     return verdict(run.evaluation).replace("\u00a0", " ")
 
 
-def test_a_clear_gain_is_told_with_both_tiers_rates(tmp_path: Path) -> None:
-    text = told(tmp_path, {"uniform": (20, 20), "cost": (38, 4)})
+def test_a_clear_gain_is_reported_with_both_tiers_rates(tmp_path: Path) -> None:
+    text = verdict_of(tmp_path, {"uniform": (20, 20), "cost": (38, 4)})
     assert "fall from 50.0 % to 5.0 %" in text
-    assert "tier low pays for it, from 50.0 % to 90.0 %" in text
+    assert "errors of tier low rise from 50.0 % to 90.0 %" in text
     assert "it helps" in text
     assert "80 questions on 40 documents" in text
 
 
-def test_uniform_says_its_tokens_and_why_they_are_not_the_mean_budget(tmp_path: Path) -> None:
+def test_uniform_states_its_tokens_and_why_they_differ_from_the_mean_budget(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path, COSTS, 20))
     assert run.evaluation is not None
     budgets = ", ".join(f"{tier} {budget}" for tier, budget in run.policy.budgets.items())
-    whole = f"Uniform gives every image 160 tokens: what the policy's own budgets ({budgets}) come to here"
-    assert told_uniform(run.evaluation, run.policy) == f"{whole}."
+    whole = f"Uniform gives every image 160 tokens, the mean of the policy's own budgets ({budgets}) here"
+    assert describe_uniform(run.evaluation, run.policy) == f"{whole}."
     seen = run.evaluation.comparison
     fewer = replace(run.evaluation, comparison=replace(seen, counts={"high": 5, "low": 35}))
     fewer = replace(fewer, plan=replace(run.evaluation.plan, total=100 * 40))
-    assert told_uniform(fewer, run.policy) == (
+    assert describe_uniform(fewer, run.policy) == (
         f"{whole.replace('160', '100', 1)}, with 5 of 40 read as high, 35 of 40 read as low; the policy's mean budget "
         "is 160 (calibrated on 20 high, 20 low)."
     )
 
 
 def test_no_change_says_keep_uniform(tmp_path: Path) -> None:
-    text = told(tmp_path, {"uniform": (20, 20), "cost": (20, 20)})
+    text = verdict_of(tmp_path, {"uniform": (20, 20), "cost": (20, 20)})
     assert text.startswith("It does not help here, keep uniform")
     assert "stays the same" in text
 
 
-def test_a_gain_that_may_be_luck_is_not_called_one(tmp_path: Path) -> None:
-    text = told(tmp_path, {"uniform": (20, 20), "cost": (21, 18)})
-    assert text.startswith("It does not help here for certain")
-    assert "may be luck" in text
+def test_a_gain_that_may_be_chance_is_not_called_one(tmp_path: Path) -> None:
+    text = verdict_of(tmp_path, {"uniform": (20, 20), "cost": (21, 18)})
+    assert text.startswith("No significant difference, keep uniform or label more: ")
+    assert "which includes no change" in text
 
 
 def test_few_documents_have_no_interval_and_prove_neither_help_nor_harm(tmp_path: Path) -> None:
     for right in ({"uniform": (0, 0), "cost": (9, 0)}, {"uniform": (9, 9), "cost": (0, 9)}):
-        text = told(tmp_path, right, per_tier=9)
-        assert text.startswith("Not to be told yet, keep uniform and label more: ")
+        text = verdict_of(tmp_path, right, per_tier=9)
+        assert text.startswith("Too few documents to decide, keep uniform and label more: ")
         assert "too few documents (9) for an interval (18 questions on 9 documents)" in text
         assert "95 %" not in text
-    assert f"a fall of +{5 / 6:.3f}, with" in told(tmp_path, {"uniform": (0, 0), "cost": (9, 0)}, per_tier=9)
-    assert "it helps" in told(tmp_path, {"uniform": (0, 0), "cost": (10, 0)}, per_tier=10)
+    assert f"error is +{5 / 6:.3f}, with" in verdict_of(tmp_path, {"uniform": (0, 0), "cost": (9, 0)}, per_tier=9)
+    assert "it helps" in verdict_of(tmp_path, {"uniform": (0, 0), "cost": (10, 0)}, per_tier=10)
 
 
 def test_harm_is_called_harm(tmp_path: Path) -> None:
-    text = told(tmp_path, {"uniform": (30, 30), "cost": (5, 35)})
+    text = verdict_of(tmp_path, {"uniform": (30, 30), "cost": (5, 35)})
     assert text.startswith("It does harm here, keep uniform")
-    assert "mistakes of tier high rise from 25.0 % to 87.5 %" in text
+    assert "errors of tier high rise from 25.0 % to 87.5 %" in text
 
 
-def test_no_certificate_promises_nothing_and_a_failed_ceiling_is_said_to_fail() -> None:
-    assert promises(None)[0].startswith("Nothing is guaranteed")
+def test_without_a_certificate_nothing_is_guaranteed_and_a_failed_ceiling_is_reported() -> None:
+    assert guarantees(None)[0].startswith("Nothing is guaranteed")
     failed = {"ceiling": 0.05, "budget": None, "largest": 576, "least": 0.21}
     bound = {"budget": 304, "error": 0.3, "upper": 0.41}
     record: dict[str, object] = {
         "confidence": 0.95, "shipped": "uniform", "why": "tiered budgets are not certified to help",
         "chosen_on": 10, "certified_on": 10, "ceilings": {"high": failed}, "upper_errors": {"high": bound},
     }  # fmt: skip
-    lines = promises(record)
+    lines = guarantees(record)
     assert any("NOT certified" in line and "21.0%" in line for line in lines)
     assert any("at most 41.0%" in line for line in lines)
     assert any("10 documents" in line for line in lines)

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,18 +13,19 @@ import pytest
 Script = Callable[[dict[str, Any], int], tuple[int, dict[str, str], str]]
 
 
-def said(text: str | None) -> tuple[int, dict[str, str], str]:
+def completion(text: str | None) -> tuple[int, dict[str, str], str]:
     """What an OpenAI-compatible server answers when the model says ``text``."""
     return 200, {}, json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]})
 
 
 class ChatServer:
-    """Answers the n-th request (from 0) as the script says, and keeps what it was asked."""
+    """Answers the n-th request (from 0) by its script, and records the requests."""
 
     def __init__(self) -> None:
-        self.script: Script = lambda body, n: said("high")
-        self.asked: list[dict[str, Any]] = []
+        self.script: Script = lambda body, n: completion("high")
+        self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.times: list[float] = []
         self.at_once = self.most_at_once = 0
         self._lock = threading.Lock()
         server = self
@@ -32,9 +34,10 @@ class ChatServer:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 with server._lock:
-                    n = len(server.asked)
-                    server.asked.append({"path": self.path, **body})
+                    n = len(server.requests)
+                    server.requests.append({"path": self.path, **body})
                     server.headers.append(dict(self.headers))
+                    server.times.append(time.monotonic())
                     server.at_once += 1
                     server.most_at_once = max(server.most_at_once, server.at_once)
                 status, headers, text = server.script(body, n)
@@ -73,7 +76,7 @@ def chat_server() -> Iterator[ChatServer]:
 
 @pytest.fixture
 def reply() -> Callable[[str | None], tuple[int, dict[str, str], str]]:
-    return said
+    return completion
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 import pytest
 
 from stakes.errors import BadInput
-from stakes.signals import count_kinds, disagreements
-from stakes.signals.agreement import kind_of
+from stakes.signals.agreement import disagreements, kind_of
 
 
 @pytest.mark.parametrize(
@@ -41,20 +40,18 @@ def test_a_rule_that_is_too_low(question: str, kind: str) -> None:
     assert kind_of(question, too_high=False) == kind
 
 
-def test_only_differences_are_listed_with_both_tiers() -> None:
-    found = disagreements(
+def test_only_differences_are_listed_each_with_its_kind() -> None:
+    differing = disagreements(
         ["What is the page number?", "What is the zip?", "Who?"], ["high", "low", "low"], ["low", "high", "low"]
     )
-    assert [(each.rule, each.check, each.kind) for each in found] == [
-        ("high", "low", "navigational number"),
-        ("low", "high", "missed transactional cue"),
+    assert differing == [
+        ("What is the page number?", "navigational number"),
+        ("What is the zip?", "missed transactional cue"),
     ]
-    counts = {"navigational number": 1, "trivial time": 0, "missed transactional cue": 1, "other": 0}
-    assert count_kinds(found) == counts
 
 
-def test_tiers_out_of_the_order_and_uneven_lists_are_refused() -> None:
-    with pytest.raises(BadInput, match="dearest first"):
+def test_other_tiers_than_the_papers_and_uneven_lists_are_refused() -> None:
+    with pytest.raises(BadInput, match="tier 'gold' is not in high, medium, low"):
         disagreements(["Who?"], ["gold"], ["low"])
     with pytest.raises(BadInput, match="same questions"):
         disagreements(["Who?"], ["high"], [])

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from hypothesis import strategies as st
 
 from stakes.errors import BadInput, StakesError
 from stakes.signals import Judge, Reading, Signal
-from stakes.signals.endpoint import retry_after
 from stakes.signals.judge import RUBRIC, instructions, parse_reply
 
 Reply = Callable[[str | None], tuple[int, dict[str, str], str]]
@@ -24,16 +24,16 @@ WORDS = {"high": "high", "low": "low"}
 
 
 def asking(server: Any, **more: Any) -> Judge:
-    return Judge(server.url, "m1", **{"sleep": lambda seconds: None, **more})
+    return Judge(server.url, "m1", **{"pause_s": 0.0, **more})
 
 
 def test_it_shows_the_rubric_and_the_question_and_nothing_else(chat_server: Any) -> None:
     with asking(chat_server, api_key="secret") as judge:
         any_signal: Signal = judge
         assert any_signal("What is the voucher?") == Reading("high", 1.0, "judge m1")
-    [asked] = chat_server.asked
-    assert (asked["path"], asked["model"], asked["temperature"]) == ("/v1/chat/completions", "m1", 0)
-    system, user = asked["messages"]
+    [request] = chat_server.requests
+    assert (request["path"], request["model"], request["temperature"]) == ("/v1/chat/completions", "m1", 0)
+    system, user = request["messages"]
     assert user["content"] == "Question: What is the voucher?"
     assert all(words in system["content"] for words in RUBRIC.values())
     assert "keyword" not in system["content"]
@@ -63,19 +63,19 @@ def test_no_text_breaks_the_parser_and_only_the_bare_word_passes(text: str) -> N
 
 
 def test_429_with_retry_after_then_500_then_a_good_reply(chat_server: Any, reply: Reply) -> None:
-    pauses: list[float] = []
-    script = [(429, {"retry-after": "7"}, "slow down"), (500, {}, "oops"), (503, {}, ""), reply("low")]
+    script = [(429, {"retry-after": "1"}, "slow down"), (500, {}, "oops"), (503, {}, ""), reply("low")]
     chat_server.script = lambda body, n: script[n]
-    assert asking(chat_server, sleep=pauses.append, pause_s=0.5)("Who?").tier == "low"
-    assert pauses == [7.0, 1.0, 2.0]
+    assert asking(chat_server, pause_s=0.05)("Who?").tier == "low"
+    pauses = [after - before for before, after in pairwise(chat_server.times)]
+    assert [pause >= least for pause, least in zip(pauses, (1.0, 0.1, 0.2), strict=True)] == [True] * 3
 
 
 def test_a_reply_that_names_no_tier_is_asked_again_with_a_reminder(chat_server: Any, reply: Reply) -> None:
     script = [reply("It depends."), reply(None), reply("low")]
     chat_server.script = lambda body, n: script[n]
     assert asking(chat_server)("Who?") == Reading("low", 1.0, "judge m1")
-    assert [len(asked["messages"]) for asked in chat_server.asked] == [2, 4, 4]
-    assert chat_server.asked[1]["messages"][2:] == [
+    assert [len(request["messages"]) for request in chat_server.requests] == [2, 4, 4]
+    assert chat_server.requests[1]["messages"][2:] == [
         {"role": "assistant", "content": "It depends."},
         {"role": "user", "content": "Reply with exactly one word: high or low."},
     ]
@@ -87,40 +87,38 @@ def test_it_never_guesses(chat_server: Any, reply: Reply, tmp_path: Path) -> Non
     reading = judge("Who?")
     assert (reading.tier, reading.decided, reading.probability) == ("high", False, 0.5)
     assert '"high, I think"' in reading.why
-    assert len(chat_server.asked) == 3
+    assert len(chat_server.requests) == 3
     chat_server.script = lambda body, n: reply("low")  # an undecided answer is not remembered
     assert judge("Who?").tier == "low"
 
 
 def test_an_empty_question_is_not_sent(chat_server: Any) -> None:
     assert not asking(chat_server)("  ").decided
-    assert chat_server.asked == []
+    assert chat_server.requests == []
 
 
 def test_what_cannot_help_is_not_retried_and_the_key_is_not_shown(chat_server: Any) -> None:
     chat_server.script = lambda body, n: (401, {}, '{"error": "bad key"}')
     with pytest.raises(BadInput, match=r"refused the request \(HTTP 401\).*bad key") as caught:
         asking(chat_server, api_key="sk-hidden")("Who?")
-    assert len(chat_server.asked) == 1
+    assert len(chat_server.requests) == 1
     assert "sk-hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["<html>", "[]", '{"choices": []}'])
-def test_a_server_that_is_no_chat_server_says_so(chat_server: Any, text: str) -> None:
+def test_a_server_that_is_not_a_chat_server_is_named(chat_server: Any, text: str) -> None:
     chat_server.script = lambda body, n: (200, {}, text)
-    with pytest.raises(BadInput, match="OpenAI chat server"):
+    with pytest.raises(StakesError, match=r"its reply is not (JSON|a chat completion): "):
         asking(chat_server)("Who?")
 
 
 def test_an_unreachable_endpoint_is_a_clear_error(chat_server: Any) -> None:
     url = chat_server.url.replace("127.0.0.1", "user:password@127.0.0.1")
     chat_server.stop()
-    pauses: list[float] = []
     with pytest.raises(
         StakesError, match=r"http://127\.0\.0\.1:\d+ gave no answer in 3 tries .*ConnectError"
     ) as caught:
-        Judge(url, "m1", tries=3, sleep=pauses.append)("Who?")
-    assert pauses == [1.0, 2.0]
+        Judge(url, "m1", tries=3, pause_s=0.01)("Who?")
     assert "password" not in str(caught.value)
     chat_server.stop = lambda: None
 
@@ -137,11 +135,11 @@ def test_verdicts_are_remembered_by_model_rubric_and_question(chat_server: Any, 
     cache = tmp_path / "new" / "cache.jsonl"
     asking(chat_server, cache=cache)("Who?")
     assert asking(chat_server, cache=cache)("Who?") == Reading("high", 1.0, "judge m1, cached")
-    assert len(chat_server.asked) == 1
+    assert len(chat_server.requests) == 1
     asking(chat_server, cache=cache)("Whom?")
-    asking(chat_server, cache=cache, rubric={"high": "dear", "low": "cheap"})("Who?")
+    asking(chat_server, cache=cache, rubric={"high": "high_cost", "low": "cheap"})("Who?")
     Judge(chat_server.url, "m2", cache=cache)("Who?")
-    assert len(chat_server.asked) == 4
+    assert len(chat_server.requests) == 4
     assert len(cache.read_text().splitlines()) == 4
 
 
@@ -156,7 +154,7 @@ def test_a_batch_asks_each_question_once_with_bounded_concurrency(chat_server: A
     assert [reading.tier for reading in readings] == [
         "high" if "total" in text or not text else "low" for text in questions
     ]
-    assert len(chat_server.asked) == 12
+    assert len(chat_server.requests) == 12
     assert 2 <= chat_server.most_at_once <= 3
 
 
@@ -166,14 +164,14 @@ def test_a_batch_that_fails_keeps_the_verdicts_it_had(chat_server: Any, reply: R
     with pytest.raises(BadInput, match="no more"):
         asking(chat_server, cache=cache).read([f"q{i}" for i in range(50)], workers=1)
     assert len(cache.read_text().splitlines()) == 5
-    assert len(chat_server.asked) < 50
+    assert len(chat_server.requests) < 50
 
 
 def test_where_all_workers_fail_none_takes_another_question(chat_server: Any) -> None:
     chat_server.script = lambda body, n: (500, {}, "")
     with pytest.raises(StakesError, match="gave no answer in 2 tries"):
         asking(chat_server, tries=2).read([f"q{i}" for i in range(50)], workers=4)
-    assert len(chat_server.asked) <= 8, "two tries of each worker's first"
+    assert len(chat_server.requests) <= 8, "two tries of each worker's first"
 
 
 def test_a_killed_run_loses_nothing_that_was_answered(chat_server: Any, reply: Reply, tmp_path: Path) -> None:
@@ -187,16 +185,16 @@ def test_a_killed_run_loses_nothing_that_was_answered(chat_server: Any, reply: R
     run = subprocess.Popen([sys.executable, "-c", code, chat_server.url, str(cache)])
     try:
         deadline = time.monotonic() + 30
-        while len(chat_server.asked) < 5 and time.monotonic() < deadline:
+        while len(chat_server.requests) < 5 and time.monotonic() < deadline:
             time.sleep(0.01)
         run.send_signal(signals.SIGKILL)
         run.wait()
     finally:
         release.set()
     assert [json.loads(line)["question"] for line in cache.read_text().splitlines()] == ["q0", "q1", "q2", "q3"]
-    before = len(chat_server.asked)
+    before = len(chat_server.requests)
     asking(chat_server, cache=cache).read([f"q{i}" for i in range(9)])
-    assert len(chat_server.asked) == before + 5
+    assert len(chat_server.requests) == before + 5
 
 
 def test_labels_serve_in_place_of_an_endpoint(tmp_path: Path) -> None:
@@ -222,30 +220,21 @@ def test_a_judge_needs_one_source_and_a_sound_rubric(tmp_path: Path) -> None:
         {"base_url": "http://x", "model": "m", "api_key": "a\nb"},
         {"base_url": "http://x", "model": "m", "tries": 0},
         {"base_url": "http://x", "model": "m", "asks": 0},
-        {"base_url": "http://x", "model": "m", "rubric": {"high": "dear"}},
-        {"base_url": "http://x", "model": "m", "rubric": {"high": "dear", "HIGH": "x"}, "dearest": "high"},
-        {"base_url": "http://x", "model": "m", "dearest": "gold"},
+        {"base_url": "http://x", "model": "m", "rubric": {"high": "high_cost"}},
+        {"base_url": "http://x", "model": "m", "rubric": {"high": "high_cost", "HIGH": "x"}, "most_expensive": "high"},
+        {"base_url": "http://x", "model": "m", "most_expensive": "gold"},
     ):
         with pytest.raises(BadInput):
             Judge(**arguments)
 
 
-def test_retry_after_in_seconds_as_a_date_and_unreadable() -> None:
-    assert retry_after("12", 0.0) == 12.0
-    assert retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 45.0) == 15.0
-    assert retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 99.0) == 0.0
-    assert retry_after("soon", 0.0) is None
-    assert retry_after(None, 0.0) is None
-
-
-def test_a_long_retry_after_is_cut_to_the_longest_pause(chat_server: Any, reply: Reply) -> None:
-    pauses: list[float] = []
-    chat_server.script = lambda body, n: (429, {"retry-after": "86400"}, "") if n == 0 else reply("low")
-    asking(chat_server, sleep=pauses.append, longest_pause_s=20)("Who?")
-    assert pauses == [20]
+def test_a_retry_after_beyond_the_longest_pause_ends_the_tries(chat_server: Any) -> None:
+    chat_server.script = lambda body, n: (429, {"retry-after": "86400"}, "")
+    with pytest.raises(StakesError, match="in 1 try .*HTTP 429, asking to wait 86400 s"):
+        asking(chat_server, longest_pause_s=20)("Who?")
 
 
 def test_the_instructions_name_every_tier_of_the_rubric() -> None:
-    text = instructions({"gold": "dear", "silver": "so so", "tin": "cheap"})
+    text = instructions({"gold": "high_cost", "silver": "so so", "tin": "cheap"})
     assert "- silver: so so." in text
     assert text.endswith("Reply with exactly one word: gold or silver or tin.")

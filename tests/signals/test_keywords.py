@@ -1,4 +1,4 @@
-"""The keyword rule marks whole words and phrases, and says which."""
+"""The keyword rule matches whole words and phrases, and names the match."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stakes.errors import BadInput
-from stakes.signals import KEYWORDS, KeywordRule, Reading
+from stakes.signals import KeywordRule, Reading
+from stakes.signals.keywords import KEYWORDS
 
 rule = KeywordRule()
 
@@ -57,9 +58,9 @@ def test_a_piece_of_a_word_does_not_count(question: str) -> None:
 
 
 @pytest.mark.parametrize("question", ["", "  \n"])
-def test_no_question_is_undecided_and_falls_to_the_dearest(question: str) -> None:
-    assert KeywordRule(high="dear", low="cheap")(question) == Reading(
-        "dear", 0.5, "undecided: the question is empty", decided=False
+def test_no_question_is_undecided_and_falls_to_the_most_expensive(question: str) -> None:
+    assert KeywordRule(high="high_cost", low="cheap")(question) == Reading(
+        "high_cost", 0.5, "undecided: the question is empty", decided=False
     )
 
 
@@ -90,9 +91,9 @@ def test_a_keyword_standing_alone_is_always_found_in_any_case(text: str, keyword
 
 
 def test_own_keywords_and_tier_names() -> None:
-    own = KeywordRule(["Budget", "c++", "budget"], high="dear", low="cheap")
+    own = KeywordRule(["Budget", "c++", "budget"], high="high_cost", low="cheap")
     assert own.keywords == ("budget", "c++")
-    assert own("The BUDGET?").tier == "dear"
+    assert own("The BUDGET?").tier == "high_cost"
     assert own("Is c++11 used?").why == 'keyword "c++"'
     assert own("the total").tier == "cheap"
 
@@ -116,7 +117,7 @@ def test_the_real_docvqa_questions_give_the_known_shares(real_rows: Callable[[st
 
 
 @pytest.mark.parametrize(
-    ("keywords", "question", "found"),
+    ("keywords", "question", "keyword"),
     [
         (["金額", "合計", "日付"], "請求書の合計金額はいくらですか？", "合計"),
         (["金额", "总计", "日期"], "发票日期是什么？", "日期"),
@@ -128,9 +129,9 @@ def test_the_real_docvqa_questions_give_the_known_shares(real_rows: Callable[[st
     ],
 )
 def test_keywords_are_found_where_words_have_no_spaces_and_in_any_unicode_form(
-    keywords: list[str], question: str, found: str
+    keywords: list[str], question: str, keyword: str
 ) -> None:
-    assert KeywordRule(keywords)(question) == Reading("high", 1.0, f'keyword "{found}"')
+    assert KeywordRule(keywords)(question) == Reading("high", 1.0, f'keyword "{keyword}"')
 
 
 def test_a_word_of_a_spaced_script_is_still_whole() -> None:

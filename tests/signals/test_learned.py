@@ -1,4 +1,4 @@
-"""A learned signal learns, calibrates, says why, and travels as JSON that is safe to load."""
+"""A learned signal learns, calibrates, gives reasons, and is stored as JSON that is safe to load."""
 
 import json
 import pickle
@@ -33,7 +33,7 @@ def signal() -> LearnedSignal:
     return LearnedSignal().fit(*corpus({"high": HIGH, "low": LOW}))
 
 
-def test_it_learns_the_telling_words_and_says_them(signal: LearnedSignal) -> None:
+def test_it_learns_the_distinctive_words_and_names_them(signal: LearnedSignal) -> None:
     reading = signal("Which phone is given here?")
     assert reading.tier == "high"
     assert reading.decided
@@ -49,14 +49,16 @@ def test_it_is_called_like_every_signal(signal: LearnedSignal) -> None:
     assert any_signal.tiers == ("high", "low")
 
 
-@pytest.mark.parametrize(("question", "said"), [(" ", "empty"), ("Wie hoch?", "no word"), ("%", "no word")])
-def test_what_it_cannot_read_is_undecided_and_dearest(signal: LearnedSignal, question: str, said: str) -> None:
+@pytest.mark.parametrize(("question", "message"), [(" ", "empty"), ("Wie hoch?", "no word"), ("%", "no word")])
+def test_what_it_cannot_read_is_undecided_and_most_expensive(
+    signal: LearnedSignal, question: str, message: str
+) -> None:
     reading = signal(question)
     assert (reading.tier, reading.decided, reading.probability) == ("high", False, 0.5)
-    assert said in reading.why
+    assert message in reading.why
 
 
-def test_a_doubtful_reading_falls_to_the_dearest_with_that_tiers_probability() -> None:
+def test_a_doubtful_reading_falls_to_the_most_expensive_with_that_tiers_probability() -> None:
     careful = LearnedSignal(undecided_below=0.99999).fit(*corpus({"high": HIGH, "low": LOW}))
     reading = careful("What is the title?")
     assert (reading.tier, reading.decided) == ("high", False)
@@ -66,9 +68,9 @@ def test_a_doubtful_reading_falls_to_the_dearest_with_that_tiers_probability() -
 
 def test_three_tiers_of_any_name() -> None:
     questions, tiers = corpus({"gold": HIGH, "silver": LOW, "tin": ["dog", "cat", "tree", "sky"]})
-    with pytest.raises(BadInput, match="dearest"):
+    with pytest.raises(BadInput, match="most_expensive"):
         LearnedSignal().fit(questions, tiers)
-    three = LearnedSignal(dearest="silver").fit(questions, tiers)
+    three = LearnedSignal(most_expensive="silver").fit(questions, tiers)
     assert [three(text).tier for text in ("Which date?", "Which author?", "Which cat?")] == ["gold", "silver", "tin"]
     assert three("").tier == "silver"
     assert sum(three.predict_proba(["Which cat?"])[0].values()) == pytest.approx(1.0)
@@ -94,7 +96,7 @@ def test_a_loaded_signal_reads_without_sklearn_scipy_or_numpy(signal: LearnedSig
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_importing_the_room_imports_nothing_heavy() -> None:
+def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, stakes.signals; assert not {'sklearn', 'scipy', 'numpy', 'httpx', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -104,10 +106,10 @@ class Trap:
         return exec, ("raise SystemExit('a stranger ran code')",)
 
 
-def test_a_strangers_file_is_refused_in_one_sentence(signal: LearnedSignal, tmp_path: Path) -> None:
+def test_an_unusable_file_is_refused_in_one_sentence(signal: LearnedSignal, tmp_path: Path) -> None:
     path = tmp_path / "signal.json"
     good = signal.to_dict()
-    for content, said in [
+    for content, message in [
         (pickle.dumps(Trap()), "JSON"),
         (b"[" * 100_000, "JSON|nested"),
         (b"[]", "kind"),
@@ -115,22 +117,22 @@ def test_a_strangers_file_is_refused_in_one_sentence(signal: LearnedSignal, tmp_
         (json.dumps({**good, "schema": 2}).encode(), "schema 2"),
         (json.dumps({**good, "idf": [float("nan")]}).encode(), "NaN"),
         (json.dumps({**good, "undecided_below": 7}).encode(), "probability"),
-        (json.dumps({**good, "dearest": None}).encode(), "dearest"),
+        (json.dumps({**good, "most_expensive": None}).encode(), "most_expensive"),
         (json.dumps({**good, "vocabulary": []}).encode(), "idf"),
     ]:
         path.write_bytes(content)
-        with pytest.raises(BadInput, match=said):
+        with pytest.raises(BadInput, match=message):
             LearnedSignal.load(path)
     with pytest.raises(BadInput, match="cannot read"):
         LearnedSignal.load(tmp_path / "absent.json")
     with pytest.raises(BadInput, match="cannot write"):
-        signal.save(tmp_path / "absent" / "signal.json")
+        signal.save(path / "signal.json")
 
 
 def test_an_untrained_signal_and_bad_training_data_say_so() -> None:
     with pytest.raises(BadInput, match="not been trained"):
         LearnedSignal()("Who?")
-    for questions, tiers, groups, said in [
+    for questions, tiers, groups, message in [
         (["a"], [], None, "one tier"),
         (["a", "b"], ["high", "low"], ["g"], "1 groups"),
         (["a", "b"], ["high", "high"], None, "two tiers"),
@@ -139,7 +141,7 @@ def test_an_untrained_signal_and_bad_training_data_say_so() -> None:
         (["a", "b"] * 3, ["high", "low"] * 3, ["g"] * 6, "two groups"),
         (["a", "b"] * 3, ["high", "low"] * 3, ["g", "h"] * 3, "leave groups out"),
     ]:
-        with pytest.raises(BadInput, match=said):
+        with pytest.raises(BadInput, match=message):
             LearnedSignal().fit(questions, tiers, groups)
     with pytest.raises(BadInput, match="undecided_below"):
         LearnedSignal(undecided_below=1.5)

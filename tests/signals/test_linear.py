@@ -83,7 +83,7 @@ def test_the_file_form_gives_the_same_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"tiers": ["high"]}, "at least two tiers"),
         ({"tiers": ["high", "high"]}, "twice"),
@@ -103,6 +103,6 @@ def test_the_file_form_gives_the_same_model() -> None:
         ({"known": None}, "known"),
     ],
 )
-def test_a_broken_file_is_one_clear_sentence(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_a_broken_file_is_one_clear_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         LinearModel.from_dict({**small().to_dict(), **change})

@@ -1,4 +1,4 @@
-"""Task identity: a map, and the dearest tier for whatever is not on it."""
+"""Task identity: a map from task to tier, and the most expensive tier for any other task."""
 
 import pytest
 
@@ -14,20 +14,20 @@ def test_a_known_task_gives_its_tier_whatever_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "said"), [("chartqa", 'task "chartqa" is not on the map'), (None, "no task"), ("", "no task")]
+    ("task", "reason"), [("chartqa", 'task "chartqa" is not on the map'), (None, "no task"), ("", "no task")]
 )
-def test_an_unknown_task_is_undecided_and_dearest(task: str | None, said: str) -> None:
+def test_an_unknown_task_is_undecided_and_most_expensive(task: str | None, reason: str) -> None:
     reading = mixed("Who?", task)
     assert (reading.tier, reading.decided) == ("high", False)
     assert reading.probability == pytest.approx(1 / 3)
-    assert said in reading.why
+    assert reason in reading.why
 
 
-def test_the_dearest_of_strange_names_must_be_said() -> None:
-    with pytest.raises(BadInput, match="dearest"):
+def test_the_most_expensive_of_custom_tiers_must_be_given() -> None:
+    with pytest.raises(BadInput, match="most_expensive"):
         TaskIdentity({"a": "gold", "b": "silver"})
-    assert TaskIdentity({"a": "gold", "b": "silver"}, dearest="gold")("", "c").tier == "gold"
-    off_the_map: Signal = TaskIdentity({"a": "low"}, dearest="high")
+    assert TaskIdentity({"a": "gold", "b": "silver"}, most_expensive="gold")("", "c").tier == "gold"
+    off_the_map: Signal = TaskIdentity({"a": "low"}, most_expensive="high")
     assert off_the_map("", "b").tier == "high"
     assert off_the_map.tiers == ("low", "high")
 

@@ -50,7 +50,7 @@ def test_a_file_that_is_no_cache_is_refused_by_line_and_left_as_it_was(tmp_path:
 def test_one_line_that_is_no_verdict_is_not_taken_for_a_torn_one(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "precious.json"
     path.write_bytes(content)
-    with pytest.raises(BadInput, match="is no judge's cache.*left as it was"):
+    with pytest.raises(BadInput, match="is not a judge's cache.*left as it was"):
         VerdictCache(path)
     assert path.read_bytes() == content
 
@@ -88,20 +88,20 @@ def test_keys_do_not_run_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("oops", "line 2 is not JSON"),
         ('{"id": "b"}', "line 2 needs 'tier'"),
-        ('{"id": "b", "tier": "dear"}', "line 2 has tier 'dear'"),
+        ('{"id": "b", "tier": "high_cost"}', "line 2 has tier 'high_cost'"),
         ('{"tier": "low"}', "line 2 names neither"),
         ('{"id": 5, "tier": "low"}', "line 2 needs 'id'"),
         ('{"id": "a", "tier": "low"}', "line 2 gives id 'a' a second"),
     ],
 )
-def test_a_malformed_label_is_named_by_line(tmp_path: Path, line: str, said: str) -> None:
+def test_a_malformed_label_is_named_by_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text(f'{{"id": "a", "tier": "high"}}\n{line}\n')
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         Labels(path, TIERS)
 
 

@@ -36,7 +36,7 @@ from stakes import models  # noqa: E402
 from stakes.data.synthetic.page import Glyph, Page, Question  # noqa: E402
 from stakes.models import Request  # noqa: E402
 from stakes.vision.geometry import count_tokens, family  # noqa: E402
-from stakes.vision.geometry.anyres import AnyRes  # noqa: E402
+from stakes.vision.geometry.tiles import AnyRes  # noqa: E402
 from stakes.vision.image.resize import fitted_size  # noqa: E402
 from training import architectures, check, images, reader, reader_llava  # noqa: E402
 

@@ -18,8 +18,7 @@ from training.examples import Layout, fill  # noqa: E402
 from training.forward import FastForward, Geometry  # noqa: E402
 from training.pool import WEIGHTS, unpack  # noqa: E402
 
-from stakes.data import synthetic as pages  # noqa: E402
-from training import architectures, check, moments, reader, schedule, shrink  # noqa: E402
+from training import architectures, check, families, moments, reader, schedule, shrink  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -239,7 +238,7 @@ def test_a_reader_with_slack_becomes_a_small_one_that_tells_the_same(tmp_path: P
 
 def shown(family: str, geo: Geometry) -> tuple[Tensor, Tensor]:
     """Patches and questions of a family's first page of the training split."""
-    page = pages.draw(family, 0, "train")
+    page = families.draw(family, 0, "train")
     layout = Layout(*page.image.size)
     row = np.zeros(layout.bytes, np.uint8)
     fill(row, page, random.Random(0), augment=False)

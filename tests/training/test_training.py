@@ -17,13 +17,13 @@ from training.batches import prepare  # noqa: E402
 from training.examples import FIELDS, Layout, crop, field_class, fill, wanted  # noqa: E402
 from training.heads import Heads, targets  # noqa: E402
 from training.optim import Optimizer  # noqa: E402
-from training.pool import Pool, draw_into, unpack  # noqa: E402
+from training.pool import WEIGHTS, Pool, draw_into, unpack  # noqa: E402
 from training.state import Progress, export, load_state, load_travelled, save_state  # noqa: E402
 from training.train import Trainer, build  # noqa: E402
 
 from stakes.data import synthetic as pages  # noqa: E402
 from stakes.data.synthetic.page import Glyph, Page, Question  # noqa: E402
-from training import check, images, reader, schedule  # noqa: E402
+from training import check, families, images, reader, schedule  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -206,6 +206,15 @@ def test_pages_become_plain_towards_the_end() -> None:
     for share, slots in drawn.items():
         draw_into(slots, lambda: 0, "forms", 3, random.Random(3), "train", {}, share)
     assert not np.array_equal(drawn[0.0], drawn[1.0])
+
+
+def test_workers_draw_receipts_next_to_the_families_of_the_package() -> None:
+    assert {*WEIGHTS} == {*families.FAMILIES} == {*pages.FAMILIES, "receipts"}
+    slots = np.zeros((1, max(Layout(*size).bytes for size in families.SIZES["receipts"])), np.uint8)
+    ((_, kind, width, height),) = draw_into(slots, lambda: 0, "receipts", 3, random.Random(3), "train", {}, 0.0)
+    assert kind == "receipts"
+    layout = Layout(width, height)
+    assert unpack(torch.from_numpy(slots[:, : layout.bytes]), layout)["n"].item() >= 6
 
 
 def test_the_heads_weigh_less_as_whole_pages_are_learnt() -> None:

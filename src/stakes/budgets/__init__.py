@@ -1,1 +1,1 @@
-"""How many tokens for each tier? Curves, exact allocation, arms at equal totals, and the policy that serves them."""
+"""Error curves, exact allocation, the policy file, per-request costs and the online controller of the total."""

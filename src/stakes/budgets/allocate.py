@@ -1,10 +1,10 @@
-"""How many tokens does each tier get? The exact optimum of the paper's section "Problem".
+"""The budget of each tier: the exact optimum of the paper's section "Problem".
 
-    minimise  sum_t n_t c_t e_t(b_t)   subject to   sum_t n_t b_t <= total,   b_t >= floor,   b_t measured
+    minimize  sum_t n_t c_t e_t(b_t)   subject to   sum_t n_t b_t <= total,   b_t >= floor,   b_t measured
 
 for any number of tiers, each with its own non-convex curve and grid. Choices whose CWE is within 1e-12 of the smallest
 are ties: fewest tokens, then the most even split (least variance of budgets over samples), then the smallest CWE,
-then more for the first-named tier.
+then more for the first-named tier. Ties are settled this way up to 65,536 combinations of budgets (``solver``).
 
     >>> from stakes.budgets.curve import Curve
     >>> high = Curve([32, 304, 576], [0.903, 0.300, 0.100], counts=300)
@@ -16,75 +16,24 @@ then more for the first-named tier.
 
 import math
 import operator
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Literal, NamedTuple
 
-import numpy as np
-
-from stakes.budgets.curve import Curve
-from stakes.budgets.solver import ONE, TIE, TIE_LOSS, Menu, best_mixture, relax, segments, solve, undominated
-from stakes.errors import BadInput, InfeasibleBudget, StakesError
-
-# Would moving budget from one tier to another help? The paper's discrete first-order condition.
-#
-# Derivatives mean nothing on a grid with non-convex curves; what holds at an optimum is that no exchange pays: lower
-# one tier a step (or none, when tokens are left), raise another as far as the freed tokens allow, and CWE does not
-# fall. Paper, section "Allocation Principle". ``allocate`` checks this on every answer.
-
-
-class Exchange(NamedTuple):
-    """Raise tier ``raised`` to ``entry``, paid for by one step down of tier ``lowered`` (-1: by tokens left over)."""
-
-    lowered: int
-    raised: int
-    entry: int
-    gain: int  # fall of the loss, in fixed point
-
-    def apply(self, choice: Sequence[int]) -> list[int]:
-        """The choice after the exchange."""
-        moved = list(choice)
-        moved[self.raised] = self.entry
-        if self.lowered >= 0:
-            moved[self.lowered] -= 1
-        return moved
-
-
-def best_exchange(menus: Sequence[Menu], choice: Sequence[int], total: int) -> Exchange | None:
-    """The exchange with the largest gain, or None when none gains anything."""
-    left = total - sum([menu.tokens[i] for menu, i in zip(menus, choice, strict=True)])
-    lowered, freed, lost = [-1], [left], [0]
-    for tier, (menu, i) in enumerate(zip(menus, choice, strict=True)):
-        if i:
-            lowered.append(tier)
-            freed.append(left + menu.tokens[i] - menu.tokens[i - 1])
-            lost.append(menu.losses[i - 1] - menu.losses[i])
-    tokens, losses = np.array(freed), np.array(lost)
-    best: Exchange | None = None
-    for tier, (menu, i) in enumerate(zip(menus, choice, strict=True)):
-        above = menu.tokens[i:]
-        if len(above) == 1:
-            continue
-        reach = np.searchsorted(above, tokens + above[0], side="right") - 1
-        falling = np.minimum.accumulate(menu.losses[i:])
-        gains = menu.losses[i] - falling[reach] - losses
-        for row in np.argsort(-gains)[:2]:  # the best may lower this very tier; then the second best counts
-            if lowered[row] != tier and gains[row] > (best.gain if best else 0):
-                entry = i + int(np.argmax(falling == falling[reach[row]]))
-                best = Exchange(lowered[row], tier, entry, int(gains[row]))
-    return best
-
-
-__all__ = ["TIE", "Allocation", "Edge", "allocate"]
+from stakes.budgets.curve import Curve, above_floor, whole_number
+from stakes.budgets.hull import ONE, TIE, Menu, Sums, relax, undominated
+from stakes.budgets.solver import solve
+from stakes.errors import BadInput, InfeasibleBudget
 
 Edge = Literal["largest", "smallest", "both"]
+Split = Mapping[int, int]
+"""Of one tier, how many samples take which budget."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Budgets for the tiers, and what they cost and bring."""
+    """Budgets for the tiers, what they cost and what they bring."""
 
     budgets: Mapping[str, int]
     """The budget of each tier; of a mixed tier, the smaller of its two."""
@@ -106,7 +55,7 @@ class Allocation:
     """
     gap: float = 0.0
     """0.0 when proven optimal; otherwise no allocation can have a CWE below ``cwe - gap``."""
-    mixed: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    mixed: Mapping[str, Split] = field(default_factory=dict)
     """With ``mix``: the tier that uses two budgets, and how many of its samples take each."""
 
 
@@ -130,7 +79,7 @@ def allocate(
     floor
         The smallest budget permitted to any tier; None permits the whole grid.
     mix
-        Let one tier use two budgets, so as to spend what whole tiers leave over; ``gap`` then bounds how much any
+        Let one tier use two budgets, to spend what whole tiers leave over; ``gap`` then bounds how much any
         mixing in any number of tiers could still gain.
 
     Raises
@@ -140,20 +89,47 @@ def allocate(
     InfeasibleBudget
         When even the smallest permitted budgets exceed ``total``; the message names the smallest feasible total.
     """
-    counts = _checked(curves, costs, counts)
-    total, floor = _whole("total", total), None if floor is None else _whole("floor", floor)
-    dearest = max(costs.values())  # only ratios of costs matter, and these cannot overflow
-    weights = [counts[tier] * (costs[tier] / dearest) for tier in curves]
-    whole = math.fsum(weights)
-    menus = []
-    for (tier, curve), weight in zip(curves.items(), weights, strict=True):
-        first = 0 if floor is None else bisect_left(curve.budgets, floor)
-        if first == len(curve.budgets):
-            raise BadInput(
-                f"the floor {floor} lies above every measured budget of tier {tier!r} (at most {curve.budgets[-1]}); "
-                f"lower the floor or measure more"
-            )
-        menus.append(Menu.of(curve.budgets[first:], curve.errors[first:], counts[tier], weight / whole))
+    menus, weights = checked_menus(curves, costs, counts, total, floor)
+    usable = min(operator.index(total), sum([menu.tokens[-1] for menu in menus]))
+    entries = [undominated(menu) for menu in menus]
+    slim = [menu.select(of_tier) for menu, of_tier in zip(menus, entries, strict=True)]
+    choice, gap = solve(slim, usable)
+    relaxed = relax(slim, operator.index(total))
+    splits: list[Split] = [{menu.budgets[i]: menu.samples} for menu, i in zip(slim, choice, strict=True)]
+    if mix:
+        mixture = best_mixture(slim, [choice, relaxed.choice], usable)
+        splits, gap = mixture.splits(slim), (mixture.loss - relaxed.bound(slim)) / ONE
+    by_tier = dict(zip(curves, splits, strict=True))
+    errors = {tier: _mean_error(curves[tier], split) for tier, split in by_tier.items()}
+    edges = {tier: _edge(curves[tier], split, floor) for tier, split in by_tier.items()}
+    return Allocation(
+        budgets={tier: min(split) for tier, split in by_tier.items()},
+        errors=errors,
+        total=operator.index(total),
+        spent=sum([budget * samples for split in splits for budget, samples in split.items()]),
+        cwe=math.fsum([weights[tier] * error for tier, error in errors.items()]) / math.fsum(weights.values()),
+        price=relaxed.price / ONE,
+        on_edge={tier: edge for tier, edge in edges.items() if edge},
+        gap=gap if gap > TIE else 0.0,
+        mixed={tier: split for tier, split in by_tier.items() if len(split) > 1},
+    )
+
+
+def checked_menus(
+    curves: Mapping[str, Curve],
+    costs: Mapping[str, float],
+    counts: Mapping[str, int],
+    total: int,
+    floor: int | None,
+) -> tuple[list[Menu], dict[str, float]]:
+    """The tiers' menus from the floor up, and their weights ``n c`` by tier; raises where ``allocate`` would."""
+    samples = _check_tiers(curves, costs, counts)
+    total, floor = whole_number("the total", total), None if floor is None else whole_number("the floor", floor)
+    permitted = above_floor(curves, floor)
+    most_expensive = max(costs.values())  # only ratios of costs matter, and these cannot overflow
+    weights = {tier: samples[tier] * (costs[tier] / most_expensive) for tier in curves}
+    whole = math.fsum(weights.values())
+    menus = [Menu.of(c.budgets, c.errors, samples[tier], weights[tier] / whole) for tier, c in permitted.items()]
     smallest = sum([menu.tokens[0] for menu in menus])
     if smallest > total:
         raise InfeasibleBudget(
@@ -162,59 +138,16 @@ def allocate(
         )
     if sum([menu.spreads[-1] for menu in menus]) >> 50:
         raise BadInput("counts and budgets are too large for exact arithmetic; divide all counts and the total")
-    kept = [undominated(menu) for menu in menus]
-    slim = [menu.take(indices) for menu, indices in zip(menus, kept, strict=True)]
-    steepest = segments(slim)
-    relaxed = relax(slim, steepest, total)
-    usable = min(total, sum([menu.tokens[-1] for menu in menus]))
-    found, gap = solve(slim, steepest, usable)
-    choice = [indices[i] for indices, i in zip(kept, found, strict=True)]
-    while (exchange := best_exchange(menus, choice, usable)) and exchange.gain > TIE_LOSS:
-        if not gap:
-            raise StakesError(f"the allocation {choice} is not optimal, a defect in stakes; please report the curves")
-        choice, gap = exchange.apply(choice), max(0.0, gap - exchange.gain / ONE)
-    splits = [{menu.budgets[i]: menu.samples} for menu, i in zip(menus, choice, strict=True)]
-    if mix:
-        base = [indices[i] for indices, i in zip(kept, relaxed.choice, strict=True)]
-        mixture = best_mixture(menus, [choice, base], usable)
-        bound = sum([menu.losses[i] for menu, i in zip(menus, base, strict=True)]) - relaxed.price * relaxed.slack
-        splits, gap = mixture.splits(menus), max(0.0, (mixture.loss - bound) / ONE)
-    return _allocation(curves, weights, splits, total, floor, relaxed.price / ONE, gap if gap > TIE else 0.0)
+    return menus, weights
 
 
-def _allocation(
-    curves: Mapping[str, Curve],
-    weights: Sequence[float],
-    splits: Sequence[Mapping[int, int]],
-    total: int,
-    floor: int | None,
-    price: float,
-    gap: float,
-) -> Allocation:
-    """Everything a reader wants to know, from samples per tier and budget."""
-    by_tier = dict(zip(curves, splits, strict=True))
-    errors = {
-        tier: math.fsum([k * curves[tier].error(b) for b, k in split.items()]) / sum(split.values())
-        if len(split) > 1
-        else curves[tier].error(next(iter(split)))
-        for tier, split in by_tier.items()
-    }
-    lost = math.fsum([weight * error for weight, error in zip(weights, errors.values(), strict=True)])
-    edges = {tier: _edge(curves[tier], split, floor) for tier, split in by_tier.items()}
-    return Allocation(
-        budgets={tier: min(split) for tier, split in by_tier.items()},
-        errors=errors,
-        total=total,
-        spent=sum([b * k for split in splits for b, k in split.items()]),
-        cwe=lost / math.fsum(weights),
-        price=price,
-        on_edge={tier: edge for tier, edge in edges.items() if edge},
-        gap=gap,
-        mixed={tier: dict(split) for tier, split in by_tier.items() if len(split) > 1},
-    )
+def _mean_error(curve: Curve, split: Split) -> float:
+    if len(split) == 1:
+        return curve.error(*split)
+    return math.fsum([samples * curve.error(b) for b, samples in split.items()]) / sum(split.values())
 
 
-def _edge(curve: Curve, split: Mapping[int, int], floor: int | None) -> Edge | None:
+def _edge(curve: Curve, split: Split, floor: int | None) -> Edge | None:
     first, last = curve.budgets[0], curve.budgets[-1]
     largest = max(split) == last and curve.errors[-1] > 0
     smallest = min(split) == first and (floor is None or floor < first)
@@ -223,7 +156,7 @@ def _edge(curve: Curve, split: Mapping[int, int], floor: int | None) -> Edge | N
     return "largest" if largest else "smallest" if smallest else None
 
 
-def _checked(curves: Mapping[str, Curve], costs: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, int]:
+def _check_tiers(curves: Mapping[str, Curve], costs: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, int]:
     """The counts as plain integers, once everything about the tiers is in order."""
     if not curves:
         raise BadInput("there is no tier to allocate to, because curves is empty; give at least one tier's curve")
@@ -235,22 +168,53 @@ def _checked(curves: Mapping[str, Curve], costs: Mapping[str, float], counts: Ma
             if tier not in curves:
                 known = ", ".join(map(repr, curves))
                 raise BadInput(f"a {what} is given for tier {tier!r}, which has no curve; known tiers: {known}")
-    whole: dict[str, int] = {}
+    samples: dict[str, int] = {}
     for tier, curve in curves.items():
-        cost, whole[tier] = costs[tier], _whole(f"count of tier {tier!r}", counts[tier])
+        cost, samples[tier] = costs[tier], whole_number(f"the count of tier {tier!r}", counts[tier])
         if not isinstance(curve, Curve):
             raise BadInput(f"the curve of tier {tier!r} is a {type(curve).__name__}; give a stakes Curve")
         if isinstance(cost, bool) or not isinstance(cost, Real) or not 0 < cost < math.inf:  # NaN fails too
             raise BadInput(f"the cost of tier {tier!r} is {cost!r}; give a finite number above 0")
-        if whole[tier] < 1:
-            raise BadInput(f"the count of tier {tier!r} is {whole[tier]}; give at least 1, or leave the tier out")
-    return whole
+        if samples[tier] < 1:
+            raise BadInput(f"the count of tier {tier!r} is {samples[tier]}; give at least 1, or leave the tier out")
+    return samples
 
 
-def _whole(what: str, value: int) -> int:
-    try:
-        if not isinstance(value, bool):
-            return operator.index(value)
-    except TypeError:
-        pass
-    raise BadInput(f"the {what} is {value!r}; give a whole number")
+class Mixture(NamedTuple):
+    """A choice in which ``moved`` samples of tier ``tier`` take the entry ``upper`` instead."""
+
+    choice: Sequence[int]
+    tier: int
+    upper: int
+    moved: int
+    loss: float  # of all tiers, fixed point
+    tokens: int
+
+    def splits(self, menus: Sequence[Menu]) -> list[Split]:
+        """Per tier, how many samples take which budget."""
+        splits: list[Split] = [{menu.budgets[i]: menu.samples} for menu, i in zip(menus, self.choice, strict=True)]
+        if self.moved:
+            menu, lower = menus[self.tier], self.choice[self.tier]
+            split = {menu.budgets[lower]: menu.samples - self.moved, menu.budgets[self.upper]: self.moved}
+            splits[self.tier] = {budget: samples for budget, samples in split.items() if samples}
+        return splits
+
+
+def best_mixture(menus: Sequence[Menu], choices: Sequence[Sequence[int]], total: int) -> Mixture:
+    """The least loss that two budgets in one tier reach from any of ``choices``; at a tie, the fewest tokens.
+
+    The relaxed optimum (``hull``) mixes two budgets in at most one tier. Here the split is in whole samples: from a
+    choice that fits, move ``k`` samples of one tier to a larger budget, ``k`` as large as the tokens left over allow.
+    """
+    mixtures = []
+    for choice in choices:
+        tokens, loss = Sums.of(menus, choice)
+        mixtures.append(Mixture(choice, 0, choice[0], 0, loss, tokens))
+        for tier, (menu, i) in enumerate(zip(menus, choice, strict=True)):
+            for j in range(i + 1, len(menu.budgets)):
+                step = menu.budgets[j] - menu.budgets[i]
+                moved = min(menu.samples, (total - tokens) // step)
+                if moved and menu.losses[j] < menu.losses[i]:
+                    fall = (menu.losses[i] - menu.losses[j]) * moved / menu.samples
+                    mixtures.append(Mixture(choice, tier, j, moved, loss - fall, tokens + moved * step))
+    return min(mixtures, key=lambda mixture: (mixture.loss, mixture.tokens))

@@ -1,51 +1,54 @@
-"""How does a mean budget hold for traffic that nobody planned? Solve for the mix that is seen, cut by the allowance.
+"""The online controller: keeps a mean budget over traffic whose mix of tiers is not known in advance.
 
     controller = Controller.from_policy(policy)
     grant = controller.grant("high", natives=[1520])       # budgets for the images of one request
     controller.settle(grant, spent=[570])                  # or controller.cancel(grant)
 
-Hard: the first ``n`` images take at most ``mean n + burst`` tokens, for every ``n`` and every order of arrivals, grants
-outstanding or not (``controller_allowance``); no image gets less than the floor or its native tokens.
+Hard limit: the first ``n`` images take at most ``mean n + burst`` tokens, for every ``n`` and every order of arrivals,
+grants outstanding or not (``Allowance`` has the proof). No image gets less than the floor or its native tokens.
 
-Good: budgets are the exact optimum (``controller_path``), or those that a certificate speaks of
-(``controller_promise``), for
+Quality: budgets are the exact optimum (``controller_path``), or those that a certificate covers, for
 
-    mix  = shares of the tiers, forgotten over MEMORY images, begun with the calibration's as PRIOR images
-    even = mean / (tokens taken / tokens asked for)              small images and rough fits leave tokens over
+    mix  = shares of the tiers, exponentially forgotten over MEMORY images, starting from calibration's as PRIOR images
+    even = mean / (tokens taken / tokens planned)                small images and rough fits leave tokens over
     rate = even + (left - stock) / HORIZON                       with more than the stock left: draw it down slowly
     rate = even - (even - smallest) (stock - left) / STOCK       with less: save, down to the smallest budgets
 
-where ``left`` is the allowance and ``stock = min(burst, STOCK)``. As the rate falls, tokens go first where they bring
-least: the cheap tiers give way, the dearest keep theirs. A budget that the allowance cannot pay is cut to the
-largest measured one that it can. Chosen by simulation: ``benchmarks/controller.py``. Nothing here is random or reads
-a clock: the same calls in the same order give the same grants.
+where ``left`` is the allowance and ``stock = min(burst, STOCK)``. As the rate falls, tokens are taken first where they
+bring least: the low-cost tiers give way, the most expensive keep theirs. A budget that the allowance cannot pay is cut
+to the largest measured one that it can. Constants were chosen by simulation: ``benchmarks/controller.py``. Nothing here
+is random or reads a clock: the same calls in the same order give the same grants.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-from stakes.budgets.controller_path import Path
+from stakes.budgets.controller_path import BudgetPath
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput, LedgerBreach
 
-# How many tokens may still be given? The running total behind the hard budget, and nothing that is clever.
-#
-# For every ``n``, the first ``n`` images granted (cancelled ones left out) take at most ``sum(mean) + burst`` tokens.
-# A
-# grant that waits to be settled counts in full, and what it may leave over counts for nothing until it is settled:
-#
-#     allowance = burst + sum over settled (mean - spent) - sum over outstanding grants max(0, sum(budget - mean))
-# >= 0
-#
-# So a grant that is cancelled never takes back tokens that another was promised. Proof for a prefix that ends within
-# grant g: when g was made, every grant before it was settled or outstanding, an outstanding one takes at most its
-# budgets, and the allowance, which counted just these and perhaps some that were cancelled later, was not exceeded by
-# any of g's images in their order (``cut``).
+MEMORY = 2000  # images: shorter follows chance, longer spends a high-cost phase's budgets on what came before it
+HORIZON = 4000  # images over which savings are drawn down: longer leaves them unspent, shorter forgets late high tiers
+STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
+PRIOR = 200  # images that the calibration's mix counts for
+WALK = 64  # steps along the path that one image pays for; the path of 4 tiers and 13 budgets has at most 48
 
 
 class Allowance:
-    """The total of one stream of images; policies that follow one another share it. Hold ``lock`` around every call."""
+    """The tokens that one stream of images may still take. Hold ``lock`` around every call.
+
+    For every ``n``, the first ``n`` images granted (cancelled ones left out) take at most ``sum(mean) + burst`` tokens.
+    A grant that waits to be settled counts in full, and what it may leave over counts for nothing until it is settled:
+
+        allowance = burst + sum over settled images (mean - spent)
+                          - sum over outstanding grants max(0, sum(budget - mean))  >= 0
+
+    So a cancelled grant never takes back tokens that were reserved for another. Proof for a prefix that ends within
+    grant g: when g was made, every grant before it was settled or outstanding, an outstanding one takes at most its
+    budgets, and the allowance, which counted exactly these and perhaps some that were cancelled later, was not exceeded
+    by any of g's images in their order (``cut``). Policies that follow one another share one allowance.
+    """
 
     def __init__(self, burst: int) -> None:
         self.lock = Lock()
@@ -53,66 +56,52 @@ class Allowance:
         self.images = 0  # granted and not cancelled
         self.granted = 0  # their budgets
         self.spent = 0  # by settled images
-        self.waiting = 0  # images outstanding
-        self.promised = 0  # their budgets
+        self.outstanding = 0  # images granted, neither settled nor cancelled
+        self.reserved = 0  # their budgets
         self._saved = 0  # mean - spent, over settled images
-        self._reserved = 0
+        self._excess = 0  # reserved beyond the mean, over outstanding grants
 
     @property
     def left(self) -> int:
         """Tokens that may be given beyond the mean of the images to come."""
-        return self.burst + self._saved - self._reserved
+        return self.burst + self._saved - self._excess
 
     def cut(self, budgets: Sequence[int], mean: int) -> list[int]:
-        """The budgets, no image of which takes the total beyond its limit; never below ``min(budget, mean)``."""
-        left, kept = max(0, self.left), []
+        """The budgets, cut so that no image takes the total beyond its limit; never below ``min(budget, mean)``."""
+        left, cut = max(0, self.left), []
         for budget in budgets:
-            kept.append(min(budget, mean + left))
-            left += mean - kept[-1]
-        return kept
+            cut.append(min(budget, mean + left))
+            left += mean - cut[-1]
+        return cut
 
-    def reserve(self, budgets: Sequence[int], mean: int) -> None:
-        """Promise these budgets."""
-        self._count(budgets, mean, 1)
-
-    def release(self, budgets: Sequence[int], mean: int) -> None:
-        """Take a promise back, as if it had never been made."""
-        self._count(budgets, mean, -1)
+    def reserve(self, budgets: Sequence[int], mean: int, *, undo: bool = False) -> None:
+        """Reserve these budgets, or undo their reservation."""
+        sign, total = -1 if undo else 1, sum(budgets)
+        self.images += sign * len(budgets)
+        self.granted += sign * total
+        self.outstanding += sign * len(budgets)
+        self.reserved += sign * total
+        self._excess += sign * max(0, total - mean * len(budgets))
 
     def settle(self, budgets: Sequence[int], mean: int, spent: int | Sequence[int]) -> int:
-        """Turn a promise into what was spent, one number for the request or one for each image; gives the sum."""
+        """Replace a reservation by the tokens spent, one number for the request or one per image; returns the sum."""
         each = [spent] if isinstance(spent, int) else list(spent)
         limits = [sum(budgets)] if isinstance(spent, int) else list(budgets)
         if len(each) != len(limits):
             raise BadInput(
                 f"{len(each)} numbers of tokens spent for {len(limits)} images; give one for each, or their sum"
             )
-        for took, limit in zip(each, limits, strict=True):
-            if not 0 <= took <= limit:
+        for tokens, limit in zip(each, limits, strict=True):
+            if not 0 <= tokens <= limit:
                 raise LedgerBreach(
-                    f"{took} tokens were spent where {limit} were granted; fit to the grant, or cancel it"
+                    f"{tokens} tokens were spent where {limit} were granted; fit to the grant, or cancel it"
                 )
-        self._count(budgets, mean, -1)
+        self.reserve(budgets, mean, undo=True)
         self.images += len(budgets)
         self.granted += sum(budgets)
         self.spent += sum(each)
         self._saved += mean * len(budgets) - sum(each)
         return sum(each)
-
-    def _count(self, budgets: Sequence[int], mean: int, sign: int) -> None:
-        total = sum(budgets)
-        self.images += sign * len(budgets)
-        self.granted += sign * total
-        self.waiting += sign * len(budgets)
-        self.promised += sign * total
-        self._reserved += sign * max(0, total - mean * len(budgets))
-
-
-MEMORY = 2000  # images: shorter follows chance, longer spends a high phase's budgets on what came before it
-HORIZON = 4000  # images over which savings are drawn down: longer leaves them unspent, shorter forgets late highs
-STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
-PRIOR = 200  # images that the calibration's mix counts for
-WALK = 64  # steps along the path that one image pays for; the path of 4 tiers and 13 budgets has at most 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,20 +114,20 @@ class Grant:
 
 
 class Controller:
-    """Keeps one policy's mean budget. Thread-safe; what it remembers grows with outstanding grants only."""
+    """Keeps one policy's mean budget. Thread-safe; its memory grows with outstanding grants only."""
 
     def __init__(self, policy: Policy, allowance: Allowance) -> None:
-        self._path = Path.of(policy)
+        self._path = BudgetPath.of(policy)
         self._allowance = allowance
         self._mean = policy.mean_budget
-        self._places = {tier: place for place, tier in enumerate(self._path.tiers)}
+        self._index = {tier: index for index, tier in enumerate(self._path.tiers)}
         counts = [1 if plan.curve is None else max(plan.curve.counts) for plan in policy.tiers.values()]
         self._weights = [PRIOR * count / sum(counts) for count in counts]
         self._seen = [0] * len(counts)  # since the last solution
-        self._turns = [0.5] * len(counts)  # of a mixed tier, how near the next image is to the larger budget
+        self._credit = [0.5] * len(counts)  # of a mixed tier: at 1 the next image gets the larger budget
         self._every = 1 + len(self._path.steps) // WALK
-        self._outstanding: dict[Grant, int] = {}  # the tokens that its tier would have given, native sizes aside
-        self._asked = self._taken = float(PRIOR * self._mean)  # the same and what was spent, over settled grants
+        self._outstanding: dict[Grant, int] = {}  # the tokens that its tier gives, whatever the native sizes
+        self._planned = self._taken = float(PRIOR * self._mean)  # these and what was spent, over settled grants
         self._solutions = 0
         self._solve()
 
@@ -149,8 +138,8 @@ class Controller:
         """A controller of this policy's mean budget.
 
         ``burst``: tokens that the total may run ahead of ``mean n``; else the policy's, else 32 mean budgets.
-        ``after``: the controller that this one follows; both then draw on one total, so that a change of policy gives
-        nothing away (at most the sum of the means in force, plus the largest burst so far).
+        ``after``: the controller that this one follows. Both then draw on one total, so that a change of policy gives
+        out no extra tokens (at most the sum of the means in force, plus the largest burst so far).
         """
         burst = policy.burst if burst is None else burst
         burst = STOCK * policy.mean_budget if burst is None else burst
@@ -166,20 +155,20 @@ class Controller:
     def grant(self, tier: str, natives: Sequence[int], wanted: int | None = None) -> Grant:
         """Budgets for a request's images, by the tokens that each takes at full size.
 
-        ``wanted``: what each image is to get by soft stakes, in place of its tier's budget; the total holds as ever.
+        ``wanted``: the budget of each image by per-request costs, in place of its tier's; the total still holds.
         """
-        place = self._places.get(tier)
-        if place is None:
+        index = self._index.get(tier)
+        if index is None:
             raise BadInput(f"this policy has no tier {tier!r}; its tiers are {', '.join(self._path.tiers)}")
         if not natives or min(natives) < 1:
             raise BadInput(f"a grant is for images of at least one token each, not {list(natives)}")
         with self._allowance.lock:
-            self._seen[place] += len(natives)
+            self._seen[index] += len(natives)
             if sum(self._seen) >= self._every:
                 self._solve()
-            planned = [self._next(place) if wanted is None else wanted for _ in natives]
+            planned = [self._next(index) if wanted is None else wanted for _ in natives]
             limit = self._mean + max(0, self._allowance.left) // len(natives)
-            paid = [budget if budget <= limit else self._path.within(place, limit) for budget in planned]
+            paid = [budget if budget <= limit else self._path.within(index, limit) for budget in planned]
             shared = share(paid, natives)
             budgets = tuple(self._allowance.cut(shared, self._mean))
             whole = share(planned, natives) if paid != planned else shared
@@ -189,22 +178,22 @@ class Controller:
             return grant
 
     def settle(self, grant: Grant, spent: int | Sequence[int]) -> None:
-        """Say what the fitted images took, each at most its budget, or their sum; what is left over goes back."""
+        """Record the tokens of the fitted images, each at most its budget, or their sum; the rest goes back."""
         with self._allowance.lock:
             if grant not in self._outstanding:
                 raise BadInput(
                     "this grant was settled or cancelled before, or is another controller's; settle each once"
                 )
             total = self._allowance.settle(grant.budgets, self._mean, spent)
-            kept = (1 - 1 / MEMORY) ** len(grant.budgets)
-            self._asked = self._asked * kept + self._outstanding.pop(grant)
-            self._taken = self._taken * kept + total
+            decay = (1 - 1 / MEMORY) ** len(grant.budgets)
+            self._planned = self._planned * decay + self._outstanding.pop(grant)
+            self._taken = self._taken * decay + total
 
     def cancel(self, grant: Grant) -> None:
-        """Take a grant back whose images were never used; one already settled or cancelled stays as it is."""
+        """Cancel a grant whose images were never used; one already settled or cancelled stays as it is."""
         with self._allowance.lock:
             if self._outstanding.pop(grant, None) is not None:
-                self._allowance.release(grant.budgets, self._mean)
+                self._allowance.reserve(grant.budgets, self._mean, undo=True)
 
     def state(self) -> dict[str, float]:
         """For the metrics: totals since the start, and the budget (on average) and share of each tier."""
@@ -212,27 +201,27 @@ class Controller:
             total, weight = self._allowance, sum(self._weights)
             return {
                 "images": total.images,
-                "images_outstanding": total.waiting,
+                "images_outstanding": total.outstanding,
                 "tokens_granted": total.granted,
                 "tokens_spent": total.spent,
-                "mean": (total.spent + total.promised) / total.images if total.images else 0.0,
+                "mean": (total.spent + total.reserved) / total.images if total.images else 0.0,
                 "mean_budget": self._mean,
                 "burst": total.burst,
                 "allowance": total.left,
                 "solutions": self._solutions,
-                **{f"budget_{tier}": self._solution.mean(place) for tier, place in self._places.items()},
-                **{f"mix_{tier}": self._weights[place] / weight for tier, place in self._places.items()},
+                **{f"budget_{tier}": self._solution.mean(index) for tier, index in self._index.items()},
+                **{f"mix_{tier}": self._weights[index] / weight for tier, index in self._index.items()},
             }
 
     def _solve(self) -> None:
-        """The budgets for the mix and the allowance of now."""
-        kept = (1 - 1 / MEMORY) ** sum(self._seen)
-        self._weights = [weight * kept + seen for weight, seen in zip(self._weights, self._seen, strict=True)]
+        """Compute the budgets for the current mix and allowance."""
+        decay = (1 - 1 / MEMORY) ** sum(self._seen)
+        self._weights = [weight * decay + seen for weight, seen in zip(self._weights, self._seen, strict=True)]
         self._seen = [0] * len(self._seen)
         whole, left, most = sum(self._weights), self._allowance.left, STOCK * self._mean
         mix = [weight / whole for weight in self._weights]
         stock = min(self._allowance.burst, most)
-        even = self._mean * self._asked / max(1.0, self._taken)
+        even = self._mean * self._planned / max(1.0, self._taken)
         rate = even + (left - stock) / HORIZON
         if left < stock:
             smallest = sum([part * budget for part, budget in zip(mix, self._path.smallest, strict=True)])
@@ -240,22 +229,22 @@ class Controller:
         self._solution = self._path.solve(mix, rate)
         self._solutions += 1
 
-    def _next(self, place: int) -> int:
-        """The next image's budget; a mixed tier takes its two in turn, as evenly as its part allows."""
+    def _next(self, index: int) -> int:
+        """The next image's budget; a mixed tier alternates between its two, as evenly as its part allows."""
         solution = self._solution
-        if place != solution.mixed:
-            return solution.budgets[place]
-        self._turns[place] += solution.part
-        if self._turns[place] < 1:
-            return solution.budgets[place]
-        self._turns[place] -= 1
+        if index != solution.mixed:
+            return solution.budgets[index]
+        self._credit[index] += solution.part
+        if self._credit[index] < 1:
+            return solution.budgets[index]
+        self._credit[index] -= 1
         return solution.upper
 
 
 def share(budgets: Sequence[int], natives: Sequence[int]) -> list[int]:
-    """One request's budgets over its images: none takes more than its native tokens, the others get what that leaves.
+    """Share one request's budgets among its images: none takes more than its native tokens.
 
-    What is left over goes to the larger images in proportion to the tokens that they lack, and never beyond those.
+    What that leaves over goes to the larger images in proportion to the tokens that they lack, and never beyond those.
     """
     shares = [min(budget, native) for budget, native in zip(budgets, natives, strict=True)]
     lacks = [native - part for native, part in zip(natives, shares, strict=True)]
@@ -271,7 +260,7 @@ def share(budgets: Sequence[int], natives: Sequence[int]) -> list[int]:
 
 
 def _reason(planned: int, budgets: Sequence[int], natives: Sequence[int]) -> str:
-    """Why these budgets, in a few words; none where they are simply the tier's."""
+    """Why these budgets, in a few words; empty where they are the tier's own."""
     if sum(budgets) < planned:
         return f"{planned} tokens cut to {sum(budgets)} by the allowance"
     if sum(budgets) == sum(natives):

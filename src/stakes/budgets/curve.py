@@ -1,7 +1,7 @@
-"""One tier's error rate at each measured budget, with the counts behind it.
+"""Error curves (a tier's error rate at each measured budget, with counts) and the grids of budgets to measure.
 
-``e_t(b) = wrong answers at b / questions asked at b``, kept as measured: errors may rise with tokens, and nothing here
-smooths that away unless asked (``isotonic``). Paper, section "Calibrate-Then-Allocate".
+``e_t(b) = wrong answers at b / answers at b``, as measured: errors may rise with tokens, and only ``isotonic`` smooths
+that. Paper, section "Calibrate-Then-Allocate".
 
     >>> high = Curve([32, 304, 576], [0.903, 0.300, 0.100], counts=300)
     >>> high.error(304)
@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import math
 import operator
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal, SupportsIndex
+from dataclasses import dataclass
+from typing import SupportsIndex
 
 from stakes.errors import BadInput
 
 MOST_TOKENS = 10**9
-
-
-Method = Literal["wilson", "clopper-pearson"]
+"""Of any budget: far beyond every image, and far below what arithmetic overflows at."""
+PAPER_MEAN = 304
+PAPER_GRID = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
+"""The budgets that the paper measured; they pair up to twice its mean."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +36,19 @@ class Curve:
 
     budgets: tuple[int, ...]
     errors: tuple[float, ...]
-    counts: tuple[int, ...] = field(default=())
+    counts: tuple[int, ...]
 
     def __init__(self, budgets: Sequence[int], errors: Sequence[float], counts: Sequence[int] | int) -> None:
         try:
             per_budget = list(counts)  # type: ignore[arg-type]
         except TypeError:  # one number, which need not be an ``int``: numpy's integers are none
             per_budget = [counts] * len(budgets)  # type: ignore[list-item]
-        object.__setattr__(self, "budgets", _integers("budget", budgets))
+        object.__setattr__(self, "budgets", tuple(whole_number("a budget", b) for b in budgets))
         object.__setattr__(self, "errors", tuple(float(e) for e in errors))
-        object.__setattr__(self, "counts", _integers("count", per_budget))
-        self._check()
+        object.__setattr__(self, "counts", tuple(whole_number("a count", n) for n in per_budget))
+        self.__post_init__()
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:  # pydantic, which reads the curves of a policy file, calls this and not __init__
         if not self.budgets:
             raise BadInput("a curve needs at least one measured budget, and this one has none; measure some first")
         for name, values in (("errors", self.errors), ("counts", self.counts)):
@@ -60,37 +62,28 @@ class Curve:
                 raise BadInput(f"budget {left} appears twice in one curve; merge its measurements first")
             if left > right:
                 raise BadInput(f"budgets must rise, but {right} comes after {left}; sort them with their errors")
-        if self.budgets[0] < 1:
-            raise BadInput(f"a budget is at least one token, not {self.budgets[0]}; drop that point")
         for budget, error, count in zip(self.budgets, self.errors, self.counts, strict=True):
+            if not 1 <= budget <= MOST_TOKENS:
+                raise BadInput(f"a budget is 1 to {MOST_TOKENS:,} tokens, not {budget}; drop that point")
             if not 0 <= error <= 1:  # also catches NaN
                 raise BadInput(f"the error at budget {budget} is {error}, not a rate in [0, 1]; check the measurement")
-            if count < 1:
-                raise BadInput(f"the error at budget {budget} rests on {count} questions; at least one is needed")
-
-    @cached_property
-    def _at(self) -> dict[int, int]:
-        return {budget: i for i, budget in enumerate(self.budgets)}
+            if not 1 <= count <= MOST_TOKENS:
+                raise BadInput(f"the error at budget {budget} rests on {count} questions; give 1 to {MOST_TOKENS:,}")
 
     def index(self, budget: int) -> int:
-        """Where ``budget`` stands among the measured ones."""
-        if budget not in self._at:
-            measured = ", ".join(map(str, self.budgets))
-            raise BadInput(f"budget {budget} was not measured; choose one of {measured}")
-        return self._at[budget]
+        """The index of ``budget`` among the measured ones."""
+        if budget not in self.budgets:
+            raise BadInput(f"budget {budget} was not measured; choose one of {', '.join(map(str, self.budgets))}")
+        return self.budgets.index(budget)
 
     def error(self, budget: int) -> float:
         """The measured error rate at ``budget``, which must be on the grid: nothing is interpolated."""
         return self.errors[self.index(budget)]
 
-    def interval(self, budget: int, level: float = 0.95, method: Method = "wilson") -> tuple[float, float]:
+    def interval(self, budget: int, level: float = 0.95) -> tuple[float, float]:
         """A confidence interval of the error rate at one budget."""
         i = self.index(budget)
-        return proportion_interval(self.errors[i], self.counts[i], level, method)
-
-    def intervals(self, level: float = 0.95, method: Method = "wilson") -> tuple[tuple[float, float], ...]:
-        """Confidence intervals at every budget, pointwise."""
-        return tuple(self.interval(budget, level, method) for budget in self.budgets)
+        return proportion_interval(self.errors[i], self.counts[i], level)
 
     def isotonic(self) -> Curve:
         """The nearest non-increasing curve in count-weighted least squares: a view for people, not a certificate."""
@@ -100,23 +93,14 @@ class Curve:
         return Curve(self.budgets, [min(1.0, max(0.0, float(e))) for e in fit.x], self.counts)
 
 
-def proportion_interval(rate: float, n: int, level: float = 0.95, method: Method = "wilson") -> tuple[float, float]:
-    """An interval for a proportion of which ``rate * n`` of ``n`` were seen.
+def proportion_interval(rate: float, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's confidence interval for a proportion, from ``rate * n`` successes in ``n``.
 
-    Wilson inverts the score test (near-nominal coverage on average); Clopper–Pearson inverts the exact binomial
-    test (coverage never below the level), for guarantees.
+    It inverts the score test: coverage is near-nominal on average. A certificate needs coverage that is never below
+    the level, and takes Clopper–Pearson's (``calibration.certify.ceiling``).
     """
     if not 0 < level < 1:
         raise BadInput(f"a confidence level lies between 0 and 1, not {level}; 0.95 is usual")
-    if method == "clopper-pearson":
-        from scipy.special import betaincinv
-
-        k, tail = rate * n, (1 - level) / 2
-        low = 0.0 if k <= 0 else float(betaincinv(k, n - k + 1, tail))
-        high = 1.0 if k >= n else float(betaincinv(k + 1, n - k, 1 - tail))
-        return low, high
-    if method != "wilson":
-        raise BadInput(f"unknown interval {method!r}; choose wilson or clopper-pearson")
     from scipy.special import ndtri
 
     z = float(ndtri((1 + level) / 2))
@@ -127,13 +111,27 @@ def proportion_interval(rate: float, n: int, level: float = 0.95, method: Method
 
 def curve_from_answers(answers: Iterable[tuple[int, bool]]) -> Curve:
     """The curve of one tier's answers, each a pair (budget, correct)."""
-    asked: dict[int, int] = {}
-    wrong: dict[int, int] = {}
+    counts: Counter[int] = Counter()
+    wrong: Counter[int] = Counter()
     for budget, correct in answers:
-        asked[budget] = asked.get(budget, 0) + 1
-        wrong[budget] = wrong.get(budget, 0) + (not correct)
-    budgets = sorted(asked)
-    return Curve(budgets, [wrong[b] / asked[b] for b in budgets], [asked[b] for b in budgets])
+        counts[budget] += 1
+        wrong[budget] += not correct
+    budgets = sorted(counts)
+    return Curve(budgets, [wrong[b] / counts[b] for b in budgets], [counts[b] for b in budgets])
+
+
+def above_floor(curves: Mapping[str, Curve], floor: int | None) -> dict[str, Curve]:
+    """The part of each tier's curve at or above ``floor``; None permits the whole curve."""
+    parts = {}
+    for tier, curve in curves.items():
+        start = 0 if floor is None else bisect_left(curve.budgets, floor)
+        if start == len(curve.budgets):
+            raise BadInput(
+                f"the floor {floor} lies above every measured budget of tier {tier!r} (at most {curve.budgets[-1]}); "
+                f"lower the floor or measure more"
+            )
+        parts[tier] = Curve(curve.budgets[start:], curve.errors[start:], curve.counts[start:]) if start else curve
+    return parts
 
 
 def cwe_at(
@@ -150,34 +148,20 @@ def cwe_at(
     return sum(weight[t] * curves[t].error(b) for t, b in budgets.items()) / sum(weight.values())
 
 
-def _integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
-    """Whole numbers of any kind, numpy's included, as ``int``; no bool and no float, not even a whole one."""
-    whole = []
-    for value in values:
-        try:
-            whole.append(operator.index(None if isinstance(value, bool) else value))  # type: ignore[arg-type]
-        except TypeError:
-            raise BadInput(
-                f"a {name} is a whole number, not {value!r}; round it yourself if that is what you mean"
-            ) from None
-    return tuple(whole)
-
-
-# Which budgets did the paper measure at?
-
-
-PAPER_MEAN = 304
-PAPER_GRID = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
-
-
-# Which budgets are measured? Those asked for, or the paper's scaled to the mean; what cannot work is said at once.
-#
-# >>> budgets_to_measure([304, 32, 160], mean_budget=160, floor=None)
-# [32, 160, 304]
+def whole_number(name: str, value: SupportsIndex) -> int:
+    """A whole number of any kind, numpy's included, as ``int``; no bool and no float, not even a whole one."""
+    try:
+        return operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]
+    except TypeError:
+        raise BadInput(f"{name} is a whole number, not {value!r}; round it yourself if that is what you mean") from None
 
 
 def budgets_to_measure(grid: Sequence[int] | None, mean_budget: int, floor: int | None) -> list[int]:
-    """The grid, sorted; refused where no choice from it can keep to the floor and to the mean."""
+    """The grid, sorted, or the paper's grid scaled to the mean; raises where no budget of it fits floor and mean.
+
+    >>> budgets_to_measure([304, 32, 160], mean_budget=160, floor=None)
+    [32, 160, 304]
+    """
     if not 1 <= mean_budget <= MOST_TOKENS:
         raise BadInput(f"the mean budget is 1 to {MOST_TOKENS:,} tokens an image, not {mean_budget}")
     check_floor(floor)
@@ -191,22 +175,21 @@ def budgets_to_measure(grid: Sequence[int] | None, mean_budget: int, floor: int 
             "larger budgets with --grid"
         )
     if permitted[0] > mean_budget:
-        held = f" at or above the floor of {floor}" if permitted[0] > budgets[0] else ""
+        where = f" at or above the floor of {floor}" if permitted[0] > budgets[0] else ""
         raise BadInput(
-            f"the smallest budget of the grid{held} is {permitted[0]}, above the mean budget of {mean_budget}"
+            f"the smallest budget of the grid{where} is {permitted[0]}, above the mean budget of {mean_budget}; "
+            "give a smaller budget with --grid, or a larger mean"
         )
     return budgets
 
 
 def check_floor(floor: int | None) -> None:
-    """A floor is a budget; none permits the whole grid."""
+    """Raise where the floor is not a budget; None permits the whole grid."""
     if floor is not None and floor < 1:
         raise BadInput(f"the floor is at least one token, not {floor}; leave it out to permit every budget")
 
 
 def default_grid(mean_budget: int) -> tuple[int, ...]:
-    """The paper's thirteen budgets, which pair up to twice its mean of 304, scaled to another mean."""
-    if mean_budget < 1:
-        raise BadInput(f"the mean budget is at least one token an image, not {mean_budget}")
+    """The paper's thirteen budgets, scaled from its mean of 304 to another."""
     scaled = {max(1, round(budget * mean_budget / PAPER_MEAN)) for budget in PAPER_GRID}
     return tuple(sorted(scaled))

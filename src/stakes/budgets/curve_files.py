@@ -1,8 +1,8 @@
-"""Where do curves come from? A JSON file of curves, a policy that carries its own, or a log of outcomes.
+"""Curves read from a JSON file of curves, from a policy file or from a log of outcomes.
 
     {"high": {"budgets": [32, 304, 576], "errors": [0.90, 0.30, 0.10], "counts": 300}, "low": {…}}
 
-A log must hold one experiment: outcomes of different mechanisms, selectors, metrics or runs are not mixed into a curve.
+A log must hold one experiment: outcomes of different mechanisms, selectors, metrics or runs are not mixed in a curve.
 """
 
 import json

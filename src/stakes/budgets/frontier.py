@@ -1,8 +1,8 @@
-"""When does it pay to move tokens to the dear tier? The paper's pair frontier, cost-ratio sweep and break-even.
+"""The paper's pair frontier: cost-ratio sweep, changes of the optimum, break-even, and slopes of a curve.
 
-Two tiers, one error of the dear one costing ``r`` errors of the cheap one. At a fixed sum of budgets each feasible pair
-is a line in ``r``, ``n_lo E_lo + r n_hi E_hi``; the lower envelope of these lines says which pair is best at which
-cost ratio and where the optimum changes. Paper, section "The Allocation Frontier".
+Two tiers, one error of the high-cost one costing ``r`` errors of the low-cost one. At a fixed sum of budgets each
+feasible pair is a line in ``r``, ``n_lo E_lo + r n_hi E_hi``; the lower envelope of these lines says which pair is best
+at which cost ratio and where the optimum changes. Paper, section "The Allocation Frontier".
 
     >>> uniform, cost = {"high": 0.300, "low": 0.373}, {"high": 0.133, "low": 0.843}
     >>> f"{break_even(uniform, cost, n=300):.2f}"
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from stakes.budgets.allocate import Allocation, allocate
 from stakes.budgets.curve import Curve
-from stakes.budgets.solver import TIE
+from stakes.budgets.hull import TIE
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.statistics import RATIOS
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Budgets of the dear and the cheap tier, and their measured errors."""
+    """Budgets of the high-cost and the low-cost tier, and their measured errors."""
 
     high: int
     low: int
@@ -45,7 +45,7 @@ class Change:
 
 
 def frontier(high: Curve, low: Curve, total: int) -> tuple[Pair, ...]:
-    """Every measured pair whose budgets add up to exactly ``total``, by rising budget of the dear tier."""
+    """Every measured pair whose budgets add up to exactly ``total``, by rising budget of the high-cost tier."""
     errors = dict(zip(low.budgets, low.errors, strict=True))
     return tuple(
         Pair(budget, total - budget, error, errors[total - budget])
@@ -67,7 +67,7 @@ def change_ratios(
 
     Walks the lower envelope of ``n_lo E_lo + r n_hi E_hi`` over the pairs that fit: from the pair that is best just
     above ``start``, the next is the one whose line is met first. The default starts at 1, where the tiers cost the
-    same; below it the names would be the wrong way round. Snap published rates first (``snapped``).
+    same; below it the names would be swapped. Snap published rates first (``snap``).
     """
     n_high, n_low = (counts["high"], counts["low"]) if counts else (1, 1)
     fits = _best_pairs(high, low, total, n_high, n_low)
@@ -76,7 +76,7 @@ def change_ratios(
         raise InfeasibleBudget(f"no pair of measured budgets fits in {total} tokens; give at least {smallest}")
 
     def first(ties: Iterable[Pair]) -> Pair:
-        """Just above a tie the smallest dear error wins; then fewest tokens, then the most even."""
+        """Just above a tie the smallest high-cost error wins; then fewest tokens, then the most even."""
         return min(
             ties, key=lambda p: (p.error_high, p.error_low, n_high * p.high + n_low * p.low, abs(p.high - p.low))
         )
@@ -85,20 +85,20 @@ def change_ratios(
         return (n_low * pair.error_low + start * n_high * pair.error_high) / (n_low + start * n_high)
 
     least = min(lost(pair) for pair in fits)
-    now = first(pair for pair in fits if lost(pair) <= least + TIE)
+    best = first(pair for pair in fits if lost(pair) <= least + TIE)
     changes: list[Change] = []
     while True:
-        met = [
-            (n_low * (pair.error_low - now.error_low) / (n_high * (now.error_high - pair.error_high)), pair)
+        crossings = [
+            (n_low * (pair.error_low - best.error_low) / (n_high * (best.error_high - pair.error_high)), pair)
             for pair in fits
-            if pair.error_high < now.error_high - TIE
+            if pair.error_high < best.error_high - TIE
         ]
-        if not met:
+        if not crossings:
             return tuple(changes)
-        ratio = min(r for r, _ in met)
-        after = first(pair for r, pair in met if r <= ratio * (1 + TIE))
-        changes.append(Change(ratio, now, after))
-        now = after
+        ratio = min(r for r, _ in crossings)
+        after = first(pair for r, pair in crossings if r <= ratio * (1 + TIE))
+        changes.append(Change(ratio, best, after))
+        best = after
 
 
 def break_even(
@@ -119,8 +119,8 @@ def break_even(
     Returns
     -------
     float
-        ``inf`` where the dear tier gains nothing, so that no ratio justifies the cost arm; ``0.0`` where it gains
-        and the cheap tier loses nothing, so that every ratio does.
+        ``inf`` where the high-cost tier gains nothing, so that no ratio justifies the cost arm; ``0.0`` where it gains
+        and the low-cost tier loses nothing, so that every ratio does.
     """
     sizes = {"high": 1, "low": 1} if n is None else {"high": n, "low": n} if isinstance(n, int) else dict(n)
     rates = {}
@@ -144,14 +144,8 @@ def snap(rate: float, n: int) -> float:
     return round(rate * n) / n
 
 
-def snapped(curve: Curve) -> Curve:
-    """The curve with every error snapped to its count."""
-    errors = [snap(error, count) for error, count in zip(curve.errors, curve.counts, strict=True)]
-    return Curve(curve.budgets, errors, curve.counts)
-
-
 def _best_pairs(high: Curve, low: Curve, total: int, n_high: int, n_low: int) -> list[Pair]:
-    """For every budget of the dear tier, the best of the cheap tier that fits; no other pair is ever the optimum."""
+    """For every budget of the high-cost tier, the best low-cost one that fits; no other pair is ever the optimum."""
     best: list[int] = []  # among the budgets up to each one, the least error's; of equal ones, the smallest's
     for i, error in enumerate(low.errors):
         best.append(i if not best or error < low.errors[best[-1]] else best[-1])
@@ -162,3 +156,47 @@ def _best_pairs(high: Curve, low: Curve, total: int, n_high: int, n_low: int) ->
             i = best[fitting - 1]
             pairs.append(Pair(budget, low.budgets[i], error, low.errors[i]))
     return pairs
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """The change of error per token between two measured budgets.
+
+    ``(e(b2) - e(b1)) / (b2 - b1)``, with the standard error that two independent binomial rates would have (an upper
+    bound when the same samples were answered at both budgets). Paper: 0.00173 and 0.00171 at the uniform split, with a
+    standard error of about 2e-4.
+
+    >>> slope = central_marginal(Curve([224, 304, 384], [0.507, 0.300, 0.230], 300), 304)
+    >>> f"{slope.per_token:.5f} {slope.standard_error:.4f}"
+    '-0.00173 0.0002'
+    """
+
+    start: int
+    stop: int
+    per_token: float
+    standard_error: float
+
+    @property
+    def change(self) -> float:
+        """The change of error over the whole step."""
+        return self.per_token * (self.stop - self.start)
+
+
+def marginals(curve: Curve) -> tuple[Marginal, ...]:
+    """The slope of every step of the measured grid."""
+    return tuple(_slope(curve, i, i + 1) for i in range(len(curve.budgets) - 1))
+
+
+def central_marginal(curve: Curve, budget: int) -> Marginal:
+    """The slope between the neighbors of ``budget``, which must not be at the edge of the grid."""
+    i = curve.index(budget)
+    if i in (0, len(curve.budgets) - 1):
+        raise BadInput(f"budget {budget} is at the edge of the grid, so it has no neighbor on one side")
+    return _slope(curve, i - 1, i + 1)
+
+
+def _slope(curve: Curve, i: int, j: int) -> Marginal:
+    width = curve.budgets[j] - curve.budgets[i]
+    variance = sum(curve.errors[k] * (1 - curve.errors[k]) / curve.counts[k] for k in (i, j))
+    rise = curve.errors[j] - curve.errors[i]
+    return Marginal(curve.budgets[i], curve.budgets[j], rise / width, math.sqrt(variance) / width)

@@ -1,13 +1,13 @@
-"""How many tokens for each single request, when its cost is a number of its own? Spend at one shadow price.
+"""Budgets for single requests with costs of their own, all bought at one shadow price.
 
 Request q loses ``L_q(b) = sum_t w_qt e_t(b)`` at budget b, with ``w_qt = P(tier t | q) c_t``, or simply its own cost
 where that is known: an amount worth 20, a date worth 3, no tiers at all. Under a total of tokens each request takes
 
     b_q = argmin_b  L_q(b) + price b
 
-one price for all: the price at which the total is spent. Requests that tie at the price take the smaller budget or the
-larger one; offline the larger is given out until the total is reached, and what no tied request can use goes to whoever
-gains most from it, so the total is never exceeded. Paper, section "Allocation Principle", per request.
+with one price for all: the price at which the total is spent. Requests that tie at the price take the smaller or the
+larger budget. Offline the larger is given out until the total is reached, and what no tied request can use goes to the
+request that gains most from it, so the total is never exceeded. Paper, section "Allocation Principle", per request.
 
     >>> import numpy as np
     >>> losses = expected_losses(np.array([[20.0], [3.0], [1.0]]), np.array([[0.9, 0.4, 0.1]]))
@@ -17,6 +17,7 @@ gains most from it, so the total is never exceeded. Paper, section "Allocation P
 
 import hashlib
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,12 +29,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from stakes.budgets.curve import Curve
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.signals.base import Reading, Signal
-from stakes.signals.learned import chances, gives_chances
+from stakes.signals.learned import LearnedSignal, tier_probabilities
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SAME = 1e-9  # relative to a request's largest loss: values this near are ties
+TIED = 1e-9  # relative to a request's largest loss: values this near are ties
 FAR = 64.0  # how far from the stated cost ratio its range is searched
 
 
@@ -61,15 +62,15 @@ def expected_losses(weights: Array, errors: Array) -> Array:
     return np.asarray(weights @ errors)
 
 
-def at_price(losses: Array, budgets: Sequence[int], price: float, take: NDArray[np.bool_] | None = None) -> Ints:
-    """Places of the cheapest budgets at ``price``; of tied ones the smallest, or the largest where ``take`` says so."""
+def at_price(losses: Array, budgets: Sequence[int], price: float, larger: NDArray[np.bool_] | None = None) -> Ints:
+    """Indices of the best budgets at ``price``; of tied ones the smallest, or the largest where ``larger`` is true."""
     value = losses + price * np.asarray(budgets, dtype=float)
-    near = value <= value.min(axis=1, keepdims=True) + SAME * losses.max(axis=1, keepdims=True)
+    near = value <= value.min(axis=1, keepdims=True) + TIED * losses.max(axis=1, keepdims=True)
     low: Ints = near.argmax(axis=1)
-    if take is None:
+    if larger is None:
         return low
     high: Ints = near.shape[1] - 1 - near[:, ::-1].argmax(axis=1)
-    return np.where(take, high, low)
+    return np.where(larger, high, low)
 
 
 def spend(losses: Array, budgets: Sequence[int], total: int) -> Spending:
@@ -81,15 +82,14 @@ def spend(losses: Array, budgets: Sequence[int], total: int) -> Spending:
             f"more than {total}; give a larger total"
         )
     price = _price(losses, grid, total)
-    places = at_price(losses, budgets, price)
-    left = total - int(grid[places].sum())
-    tied = grid[at_price(losses, budgets, price, np.ones(len(losses), dtype=bool))] - grid[places]
+    chosen = at_price(losses, budgets, price)
+    left = total - int(grid[chosen].sum())
+    tied = grid[at_price(losses, budgets, price, np.ones(len(losses), dtype=bool))] - grid[chosen]
     share = min(1.0, left / int(tied.sum())) if price > 0 and tied.sum() else 0.0
-    places = _fill(losses, grid, places, left)
-    rows = np.arange(len(losses))
-    spent, loss = int(grid[places].sum()), float(losses[rows, places].sum())
-    least = float((losses + price * grid).min(axis=1).sum()) - price * total
-    return Spending(grid[places], price, share, spent, loss, max(0.0, loss - least))
+    chosen = _fill(losses, grid, chosen, left)
+    spent, loss = int(grid[chosen].sum()), float(losses[np.arange(len(losses)), chosen].sum())
+    bound = float((losses + price * grid).min(axis=1).sum()) - price * total
+    return Spending(grid[chosen], price, share, spent, loss, max(0.0, loss - bound))
 
 
 def _grid(losses: Array, budgets: Sequence[int]) -> Ints:
@@ -97,7 +97,7 @@ def _grid(losses: Array, budgets: Sequence[int]) -> Ints:
     if losses.ndim != 2 or losses.shape[1] != len(grid) or not len(losses):
         raise BadInput(f"losses must be requests × {len(grid)} budgets, not {losses.shape}")
     if grid[0] < 1 or (np.diff(grid) <= 0).any():
-        raise BadInput(f"budgets are whole numbers of tokens that rise, not {list(budgets)}")
+        raise BadInput(f"budgets are whole numbers of tokens that rise, not {list(budgets)}; sort them")
     return grid
 
 
@@ -115,40 +115,40 @@ def _price(losses: Array, grid: Ints, total: int) -> float:
         if not low < middle < high:
             break
         low, high = (low, middle) if spent(middle) <= total else (middle, high)
-    places = at_price(losses, list(grid), high)
-    return max(slope for slope, _ in (_step(row, grid, place) for row, place in zip(losses, places, strict=True)))
+    chosen = at_price(losses, list(grid), high)
+    return max(_steepest(row, grid, int(i))[0] for row, i in zip(losses, chosen, strict=True))
 
 
-def _step(row: Array, grid: Ints, place: int, limit: int | None = None) -> tuple[float, int]:
-    """The steepest step up from a place, of at most ``limit`` tokens: its slope and where it leads, or (0, place)."""
-    end = len(grid) if limit is None else int(np.searchsorted(grid, grid[place] + limit, side="right"))
-    if end <= place + 1:
-        return 0.0, place
-    slopes = (row[place] - row[place + 1 : end]) / (grid[place + 1 : end] - grid[place])
+def _steepest(row: Array, grid: Ints, start: int, limit: int | None = None) -> tuple[float, int]:
+    """The steepest step up from an index, of at most ``limit`` tokens: its slope and its end, or (0, start)."""
+    end = len(grid) if limit is None else int(np.searchsorted(grid, grid[start] + limit, side="right"))
+    if end <= start + 1:
+        return 0.0, start
+    slopes = (row[start] - row[start + 1 : end]) / (grid[start + 1 : end] - grid[start])
     best = int(slopes.argmax())
-    return (float(slopes[best]), place + 1 + best) if slopes[best] > 0 else (0.0, place)
+    return (float(slopes[best]), start + 1 + best) if slopes[best] > 0 else (0.0, start)
 
 
-def _fill(losses: Array, grid: Ints, places: Ints, left: int) -> Ints:
-    """Give out what is left, steepest step first."""
-    places = places.copy()
-    heap: list[tuple[float, int, int]] = []
+def _fill(losses: Array, grid: Ints, chosen: Ints, left: int) -> Ints:
+    """Give out the tokens that are left, steepest step first."""
+    chosen = chosen.copy()
+    queue: list[tuple[float, int, int]] = []
 
-    def offer(i: int) -> None:
-        slope, to = _step(losses[i], grid, int(places[i]), left)
+    def push(i: int) -> None:
+        slope, end = _steepest(losses[i], grid, int(chosen[i]), left)
         if slope > 0:
-            heapq.heappush(heap, (-slope, i, to))
+            heapq.heappush(queue, (-slope, i, end))
 
-    for i in range(len(places)):
-        offer(i)
-    while heap and left > 0:
-        _, i, to = heapq.heappop(heap)
-        extra = int(grid[to] - grid[places[i]])
+    for i in range(len(chosen)):
+        push(i)
+    while queue and left > 0:
+        _, i, end = heapq.heappop(queue)
+        extra = int(grid[end] - grid[chosen[i]])
         if extra <= left:
-            places[i] = to
+            chosen[i] = end
             left -= extra
-        offer(i)
-    return places
+        push(i)
+    return chosen
 
 
 def unchanged_range(
@@ -159,16 +159,19 @@ def unchanged_range(
     ratio: float,
     moved: float = 0.0,
 ) -> tuple[float, float]:
-    """Cost ratios around ``ratio`` over which at most a share ``moved`` of the requests would change its budget.
+    """The range of cost ratios around ``ratio`` over which at most a share ``moved`` of the budgets would change.
 
-    ``weights_at(ratio)`` gives the weights at another ratio. Searched in steps of a quarter until something moves, then
-    halved to a thousandth; an end at 1/64 or 64 times the ratio means that nothing moved up to there.
+    ``weights_at(ratio)`` gives the weights at another ratio. The search goes in steps of a quarter until the budgets
+    move, then halves the last step to a thousandth. An end at 1/64 or 64 times the ratio means that they did not move.
     """
-    now = spend(expected_losses(weights_at(ratio), errors), budgets, total).budgets
+
+    def budgets_at(ratio: float) -> Ints:
+        return spend(expected_losses(weights_at(ratio), errors), budgets, total).budgets
+
+    stated = budgets_at(ratio)
 
     def same(factor: float) -> bool:
-        then = spend(expected_losses(weights_at(ratio * factor), errors), budgets, total).budgets
-        return float((then != now).mean()) <= moved
+        return float((budgets_at(ratio * factor) != stated).mean()) <= moved
 
     ends = []
     for step in (1 / 1.25, 1.25):
@@ -185,31 +188,26 @@ def unchanged_range(
     return ratio * ends[0], ratio * ends[1]
 
 
-# What does a policy keep so that it can spend by expected cost? A shadow price, and how far its signal is trusted.
-#
-#     "soft": {"price": 0.0021, "share": 0.4, "trust": {"high": {"high": 0.9, "low": 0.1}, …}, "promise": {…}}
-#
-# At this price a request takes ``argmin_b sum_t w_t e_t(b) + price b`` (``soft``). Where two budgets tie, as they do
-# for
-# a whole tier when the signal knows no shades, ``share`` of the requests take the larger: which ones is read off a
-# digest of the question and of what it is asked about, so that the same request always gets the same budget, and
-# "What is
-# the total?" of a thousand invoices is a thousand draws. About means the images' digest in the gateway and the
-# sample's
-# id in a calibration (``soften``); a question alone draws for all that ask it, and templates then miss the total. The
-# total is expected to come out; it is the gateway's controller that holds it.
+class PerRequestPlan(BaseModel):
+    """What a policy stores to spend by expected cost: a shadow price, and how far its signal is trusted.
 
+        "soft": {"price": 0.0021, "share": 0.4, "trust": {"high": {"high": 0.9, "low": 0.1}, …}, "promise": {…}}
 
-class SoftPlan(BaseModel):
-    """The price, and what it rests on."""
+    At the price a request takes ``argmin_b sum_t w_t e_t(b) + price b``. Two budgets tie for a whole tier when the
+    signal gives no probabilities; ``share`` of the requests then take the larger. Which ones is decided by a hash of
+    the question and of what it is asked about (``request_hash``), so that the same request always gets the same budget
+    and "What is the total?" of a thousand invoices is a thousand draws. "About" is the digest of the images in the
+    gateway and the sample's id in a calibration. A question alone draws once for all who ask it, and templates then
+    miss the total. The total is only met in expectation; the gateway's controller enforces it.
+    """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
     price: float = Field(ge=0, allow_inf_nan=False)
     share: float = Field(default=0.0, ge=0, le=1)
     trust: dict[str, dict[str, float]] | None = None
     """P(label | tier read), for a signal that gives no probabilities of its own."""
-    promise: dict[str, Any] | None = None
-    """What the calibration saw with predicted tiers (``soften.Promise``)."""
+    estimate: dict[str, Any] | None = Field(default=None, alias="promise")
+    """CWE and tokens with predicted tiers, as calibration estimated them; ``promise`` is the key in the file."""
     disagreement: dict[str, float] | None = None
     """By tier read, how often answers differ from those at full budget, at most; a tier never read has none."""
     mix: dict[str, float] | None = None
@@ -218,44 +216,37 @@ class SoftPlan(BaseModel):
     def weights(
         self, signal: Signal, costs: Mapping[str, float], question: str, task: str | None, cost: float | None
     ) -> tuple[Reading, dict[str, float]]:
-        """The reading, and the expected cost that falls on each tier's curve; a told ``cost`` replaces the tiers'."""
+        """The reading, and the expected cost by tier; a request's own ``cost`` replaces those of the tiers."""
         if cost is not None and not 0 < cost < float("inf"):
-            raise BadInput(f"a told cost must be finite and above zero, not {cost!r}")
-        reading, likely = chances(signal, question, task)
+            raise BadInput(f"the cost of a request must be finite and above zero, not {cost!r}")
+        reading, likely = tier_probabilities(signal, question, task)
         if reading.decided and self.trust is not None:
             likely = self.trust.get(reading.tier, likely)
         return reading, {tier: p * (costs[tier] if cost is None else cost) for tier, p in likely.items()}
 
     def budget(self, curves: Mapping[str, Curve], weights: Mapping[str, float], question: str, about: str = "") -> int:
-        """The budget at the price; ``about``: what the question is asked about, which settles a tie with it."""
+        """The budget at the price; question and ``about`` settle a tie."""
         budgets = next(iter(curves.values())).budgets
         errors = np.array([curves[tier].errors for tier in weights])
         losses = expected_losses(np.array([list(weights.values())]), errors)
-        return budgets[int(at_price(losses, budgets, self.price, np.array([coin(question, about) < self.share]))[0])]
+        larger = np.array([request_hash(question, about) < self.share])
+        return budgets[int(at_price(losses, budgets, self.price, larger)[0])]
 
 
-def coin(question: str, about: str = "") -> float:
-    """A number in [0, 1) that belongs to the question and what it is about (the images' digest, or the sample's id)."""
-    # The length before it keeps "ab" about "c" and "a" about "bc" apart.
+def request_hash(question: str, about: str = "") -> float:
+    """A number in [0, 1) that depends only on the question and what it is about."""
+    # The length in front distinguishes "ab" about "c" from "a" about "bc".
     text = f"{len(about)}:{about}{question}".encode("utf-8", "backslashreplace")
     return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest()) / 2**48
 
 
-def trust_of(signal: Signal, readings: list[Reading], labels: list[str], tiers: list[str]) -> dict[str, Any] | None:
-    """P(label | tier read) by tier read, half a question added to each cell; None where the signal has its own."""
-    if gives_chances(signal):
+def label_probabilities(
+    signal: Signal, readings: Sequence[Reading], labels: Sequence[str], tiers: Sequence[str]
+) -> dict[str, dict[str, float]] | None:
+    """P(label | tier read) by tier read, half a question added to each cell; None if the signal is calibrated."""
+    if isinstance(signal, LearnedSignal):
         return None
-    found = {}
-    for read in tiers:
-        mine = [label for reading, label in zip(readings, labels, strict=True) if reading.tier == read]
-        counts = {tier: mine.count(tier) + 0.5 * (len(set(labels)) > 1) for tier in tiers}
-        found[read] = {tier: count / sum(counts.values()) for tier, count in counts.items()}
-    return found
-
-
-def above(curve: Curve, floor: int) -> Curve:
-    """The part of a curve at or above ``floor``."""
-    start = sum(budget < floor for budget in curve.budgets)
-    if start == len(curve.budgets):
-        raise BadInput(f"no measured budget reaches the floor of {floor}; the largest is {curve.budgets[-1]}")
-    return Curve(curve.budgets[start:], curve.errors[start:], curve.counts[start:])
+    prior = 0.5 if len(set(labels)) > 1 else 0.0
+    pairs = Counter((reading.tier, label) for reading, label in zip(readings, labels, strict=True))
+    cells = {read: {label: pairs[read, label] + prior for label in tiers} for read in tiers}
+    return {read: {label: n / sum(row.values()) for label, n in row.items()} for read, row in cells.items()}

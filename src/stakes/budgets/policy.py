@@ -1,10 +1,18 @@
-"""The calibrated file that the gateway serves from: tiers, costs, curves, budgets, and how a question finds its tier.
+"""The policy: the calibrated file that the gateway serves from, with tiers, costs, curves, budgets and the signal.
 
     policy = Policy.load("policy.json")
     decision = policy.decide("What is the invoice total?")
     decision.tier, decision.budget, decision.why      # 'high', 576, 'keyword "total"'
 
-One JSON file, no timestamps, written atomically; two policies are the same when tiers and budgets are equal.
+One JSON file without timestamps, written atomically. Two policies are equal when their tiers and budgets are.
+
+A policy looks better than it is on what it was calibrated on. So its file holds, for every document and image of its
+calibration, twelve hex digits of a digest, sorted: whoever has a document can check whether it is among them, and
+nobody can read a name back. Images count too, because one page may go by another document's name in another file. Two
+sets of 1,000 documents that share nothing are taken for overlapping with a probability of about 1.4e-8.
+
+    policy.documents                                 # ('00a3…', '01f7…', …), None in files that do not have them
+    is_held_out(policy, documents=["invoice-17"])    # True: held out; False: calibrated on it; None: not known
 """
 
 import hashlib
@@ -16,56 +24,39 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from stakes.budgets.curve import MOST_TOKENS, Curve
-from stakes.budgets.per_request import SoftPlan, above
+from stakes.budgets.curve import MOST_TOKENS, Curve, above_floor
+from stakes.budgets.per_request import PerRequestPlan
+from stakes.data.sample import Sample
 from stakes.errors import BadInput
-from stakes.evaluation.items import Asked
 from stakes.files import write_whole
 from stakes.signals import KeywordRule, Signal, from_dict, to_dict
 
 SCHEMA: Literal[1] = 1
-"""Of any budget: far beyond every image, and far below what arithmetic overflows at."""
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
-
-
-class CurveRecord(BaseModel):
-    """A curve as it stands in the file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    budgets: tuple[Annotated[int, Field(le=MOST_TOKENS)], ...]
-    errors: tuple[float, ...]
-    counts: tuple[Annotated[int, Field(le=MOST_TOKENS)], ...]
-
-    @model_validator(mode="after")
-    def _valid(self) -> Self:
-        self.curve()
-        return self
-
-    def curve(self) -> Curve:
-        """The curve itself; raises BadInput where it is not one."""
-        return Curve(self.budgets, self.errors, self.counts)
-
-    @classmethod
-    def of(cls, curve: Curve) -> Self:
-        """The record of a curve."""
-        return cls(budgets=curve.budgets, errors=curve.errors, counts=curve.counts)
+DIGITS = 12
+Digest = Annotated[str, Field(pattern=f"^[0-9a-f]{{{DIGITS}}}$")]
+Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 
 
 class TierPlan(BaseModel):
-    """What the policy knows of one tier: its error cost, its budget, its measured curve, and what was made of it."""
+    """One tier of a policy: its error cost, its budget, its measured curve and the estimator's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     cost: float = Field(gt=0, allow_inf_nan=False)
-    budget: int = Field(ge=1, le=MOST_TOKENS)
-    curve: CurveRecord | None = None
-    fitted: CurveRecord | None = None  # the estimator's, where that is not the measured one itself
+    budget: Tokens
+    curve: Curve | None = None
+    fitted: Curve | None = None  # the estimator's curve, where it differs from the measured one
     disagreement: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """How often its answers differ from those at full budget, at most (``conditions.disagreements``)."""
+    """An upper bound on how often its answers differ from those at full budget."""
+
+    @property
+    def chosen_on(self) -> Curve | None:
+        """The curve that the budget was chosen on: the estimator's, else the measured one."""
+        return self.fitted or self.curve
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one question gets, and why."""
+    """The tier and budget of one question, and why."""
 
     tier: str
     budget: int
@@ -81,18 +72,18 @@ class Policy(BaseModel):
     schema_version: Literal[1] = Field(default=SCHEMA, alias="schema")
     family: str = "qwen2.5-vl"
     mechanism: Literal["resolution", "deletion"] = "resolution"
-    selector: str | None = None  # which tokens deletion keeps; files from before it was written have none
+    selector: str | None = None  # which tokens deletion keeps; None in older files
     basis: Literal["answers", "legibility"] = "answers"  # legibility: what can be read, not a VLM's error
-    mean_budget: int = Field(ge=1, le=MOST_TOKENS)
-    floor: int = Field(default=1, ge=1, le=MOST_TOKENS)
+    mean_budget: Tokens
+    floor: Tokens = 1
     burst: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
     tiers: dict[str, TierPlan] = Field(min_length=1)
     signal: dict[str, Any] = Field(default_factory=lambda: to_dict(KeywordRule()))
     estimator: str = "raw"
     certificate: dict[str, Any] | None = None
-    soft: SoftPlan | None = None  # budgets by expected cost at a price, and not by tier
+    per_request: PerRequestPlan | None = Field(default=None, alias="soft")  # budgets by expected cost, not by tier
     fingerprint: str = ""
-    documents: tuple[Digest, ...] | None = None  # what it was calibrated on (``seen``); older files do not say
+    documents: tuple[Digest, ...] | None = None  # digests of what it was calibrated on; None in older files
     _reader: Signal | None = PrivateAttr(default=None)
     _curves: dict[str, Curve] = PrivateAttr(default_factory=dict)
 
@@ -103,20 +94,20 @@ class Policy(BaseModel):
                 raise BadInput(f"tier {name!r} has budget {plan.budget}, below the floor of {self.floor}")
         if self.selector is not None and self.mechanism != "deletion":
             raise BadInput(f"selector {self.selector!r} says which tokens deletion keeps; this is a resolution policy")
-        if self.soft is not None:
-            drawn = {name: plan.fitted or plan.curve for name, plan in self.tiers.items()}
-            self._curves = {name: above(record.curve(), self.floor) for name, record in drawn.items() if record}
-            if len({curve.budgets for curve in self._curves.values()}) != 1 or len(self._curves) != len(self.tiers):
-                raise BadInput("soft stakes need every tier's curve, all on the same budgets")
-        # A policy whose signal cannot be built is refused now, not at the first request. A judge's endpoint is never
-        # kept in a file, so whoever serves such a policy brings the judge (`use`).
+        if self.per_request is not None:
+            drawn = {name: curve for name, plan in self.tiers.items() if (curve := plan.chosen_on)}
+            self._curves = above_floor(drawn, self.floor)
+            if len({curve.budgets for curve in self._curves.values()}) != 1 or len(drawn) != len(self.tiers):
+                raise BadInput("per-request costs need every tier's curve, all on the same budgets")
+        # A policy whose signal cannot be built is refused now, not at the first request. The endpoint of a judge is
+        # never stored in a file, so whoever serves such a policy supplies the judge (``use``).
         if self.signal.get("kind") != "judge":
             self.use(from_dict(self.signal))
         return self
 
     @property
     def costs(self) -> dict[str, float]:
-        """What a mistake costs, by tier."""
+        """The cost of a mistake, by tier."""
         return {name: plan.cost for name, plan in self.tiers.items()}
 
     def use(self, signal: Signal) -> None:
@@ -130,21 +121,21 @@ class Policy(BaseModel):
         self._reader = signal
 
     def decide(self, question: str, task: str | None = None, cost: float | None = None, about: str = "") -> Decision:
-        """The tier of a question, its budget and the reason; an undecided signal gives the dearest tier.
+        """The tier of a question, its budget and the reason; an undecided signal gives the most expensive tier.
 
-        With soft stakes the budget follows the expected cost, or ``cost`` where the caller knows what a mistake costs;
-        where two budgets tie, question and ``about`` settle it: give the image's digest, or any name of what is asked
-        about, because without one everybody who asks the same gets the same, and the total is missed.
+        With per-request costs the budget follows the expected cost, or ``cost`` where the caller knows what a mistake
+        costs. Where two budgets tie, question and ``about`` decide: give the digest of the image, or any name of what
+        is asked about. Without one, everybody who asks the same question gets the same budget, and the total is missed.
         """
         if self._reader is None:
-            raise BadInput("this policy reads its tiers from a judge, whose endpoint no file keeps; give it with use()")
-        if self.soft is not None:
-            reading, weights = self.soft.weights(self._reader, self.costs, question, task, cost)
-            budget, expected = self.soft.budget(self._curves, weights, question, about), sum(weights.values())
-            why = f"{reading.why}; expected cost {expected:.3g} at {self.soft.price:.3g} a token"
+            raise BadInput("this policy reads its tiers from a judge, whose endpoint is in no file; give it with use()")
+        if self.per_request is not None:
+            reading, weights = self.per_request.weights(self._reader, self.costs, question, task, cost)
+            budget, expected = self.per_request.budget(self._curves, weights, question, about), sum(weights.values())
+            why = f"{reading.why}; expected cost {expected:.3g} at {self.per_request.price:.3g} a token"
             return Decision(reading.tier, budget, expected, reading.probability, why)
         if cost is not None:
-            raise BadInput("only a policy with soft stakes can use a told cost; calibrate with --soft")
+            raise BadInput("a request's own cost needs a policy with per-request costs; calibrate with --per-request")
         reading = self._reader(question, task)
         plan = self.tiers[reading.tier]
         return Decision(reading.tier, plan.budget, plan.cost, reading.probability, reading.why)
@@ -155,14 +146,14 @@ class Policy(BaseModel):
         return {name: plan.budget for name, plan in self.tiers.items()}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Policy) and (self.budgets, self.soft) == (other.budgets, other.soft)
+        return isinstance(other, Policy) and (self.budgets, self.per_request) == (other.budgets, other.per_request)
 
     def __hash__(self) -> int:
         return hash(frozenset(self.budgets.items()))
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all: a reader never sees half a policy."""
-        left_out = {name for name in ("soft", "documents") if getattr(self, name) is None}
+        left_out = {name for name in ("per_request", "documents") if getattr(self, name) is None}
         text = json.dumps(self.model_dump(by_alias=True, exclude=left_out), indent=1, ensure_ascii=False) + "\n"
         write_whole(Path(path), text)
 
@@ -194,48 +185,28 @@ class Policy(BaseModel):
             raise BadInput(f"{source}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-# Has the policy seen these documents? Short digests in its file tell, and give no name away.
-#
-# A policy flatters itself on what it was calibrated on, and the log of a calibration is often elsewhere by the time
-# that
-# somebody evaluates. So the policy keeps, for every document and every image that it was calibrated on, twelve hex
-# digits
-# of a digest, sorted; whoever has a document can look whether it is among them, and nobody can read a name back.
-# Images
-# count too, because one page may go by another document's name in another file. Two sets of 1,000 documents that share
-# nothing are taken for overlapping with a chance of about 1.4e-8.
-#
-#     policy.documents                                   # ('00a3…', '01f7…', …), None in files from before it was kept
-#     unseen(policy, documents=["invoice-17"])           # True: held out; False: calibrated on it; None: not known
+def document_digests(names: Iterable[str]) -> set[str]:
+    """Short digests of names of documents and images; an image's name is its own digest."""
+    encoded = [name.encode("utf-8", "backslashreplace") for name in names]
+    return {hashlib.blake2b(name, digest_size=DIGITS // 2).hexdigest() for name in encoded}
 
 
-DIGITS = 12
+def calibration_digests(samples: Iterable[Sample]) -> tuple[str, ...]:
+    """The digests that a policy calibrated on these samples stores."""
+    names = [name for one in samples for name in (one.named or one.document, one.document, one.digest)]
+    return tuple(sorted(document_digests(names)))
 
 
-def digests(names: Iterable[str]) -> set[str]:
-    """Short digests of names; an image's name is its own digest."""
-    return {
-        hashlib.blake2b(name.encode("utf-8", "backslashreplace"), digest_size=DIGITS // 2).hexdigest() for name in names
-    }
-
-
-def seen_by(asked: Iterable[Asked]) -> tuple[str, ...]:
-    """What a policy calibrated on these keeps."""
-    return tuple(
-        sorted(digests(name for one in asked for name in (one.named or one.document, one.document, one.digest)))
-    )
-
-
-def unseen(
+def is_held_out(
     policy: Policy, documents: Collection[str], images: Collection[str] = (), calibrated_on: Collection[str] = ()
 ) -> bool | None:
-    """Whether all of these are held out; None where neither the policy nor the caller says what was calibrated on.
+    """Whether the policy was calibrated on none of these; None where it is not known what it was calibrated on.
 
     ``images``: digests of the image files, where they are known. ``calibrated_on``: names of documents that the policy
-    has seen, for a policy that does not keep them itself.
+    was calibrated on, for a policy that does not store them itself.
     """
     if not set(documents).isdisjoint(calibrated_on):
         return False
     if policy.documents is not None:
-        return digests([*documents, *images]).isdisjoint(policy.documents)
+        return document_digests([*documents, *images]).isdisjoint(policy.documents)
     return True if calibrated_on else None

@@ -1,151 +1,47 @@
-"""Which budget does each tier get, exactly? The multiple-choice knapsack behind ``allocate``.
+"""The exact solver behind ``allocate``: a multiple-choice knapsack, one menu per tier.
 
-Minimise the summed losses under ``sum(tokens) <= total``, one entry per tier. With ``v*`` the smallest loss possible,
-the answer is, among all choices with loss <= ``v* + TIE``, the one with fewest tokens; then the most even (smallest
-``sum n b²``: at equal tokens, the smallest variance of budgets over samples); then the smallest loss; then the one
-that gives the first-named tier more. The rule is stated against ``v*`` and never pairwise, because "equal within
-1e-12" is not transitive, and it is decided in whole numbers (``hull.ONE``), which add up the same in any order.
+Minimize the summed losses under ``sum(tokens) <= total``. Up to 65,536 combinations (``LISTED``) every choice is
+enumerated in whole numbers, and ties are settled. With ``v*`` the smallest loss possible, the answer is, among all
+choices with loss <= ``v* + TIE``, the one with fewest tokens; then the most even (smallest ``sum n b²``: at equal
+tokens, the smallest variance of budgets over samples); then the smallest loss; then the one that gives the first-named
+tier more. The rule is stated against ``v*`` and never pairwise, because "equal within 1e-12" is not transitive.
 
-Up to 65,536 combinations are listed outright; beyond that ``core`` searches.
+Larger instances take three steps. What is guaranteed of them: the choice fits the total exactly, no exchange between
+two tiers improves it (exact), and ``gap`` says how far below it the optimum can lie. No order of ties is guaranteed.
 
-    >>> from stakes.budgets.solver import segments
+1. Exchanges improve the relaxed optimum to a first choice of loss ``v``. It is optimal if ``v`` meets the bound of the
+   hulls, which is exact.
+2. With multiplier ``p`` of the relaxation, an entry has the reduced loss ``r = loss + p tokens - min(loss + p tokens)``
+   over its tier, and any choice loses at least ``bound + sum r``. Entries with ``r > v - bound + TIE`` are removed. If
+   at most 65,536 combinations remain, they are enumerated, ties included.
+3. Otherwise HiGHS solves what remains (``scipy.optimize.milp``), identical tiers together. It works in floating point
+   with an absolute tolerance of 1e-6, which ``SCALE`` makes 1e-13 of CWE. Its answer is rounded and summed up again in
+   whole numbers, and taken only if it fits and is better than the first choice. ``gap`` rests on its dual bound.
+
     >>> high = Menu.of([32, 64], [0.9, 0.1], count=10, share=0.5)
     >>> low = Menu.of([32, 64], [0.9, 0.2], count=10, share=0.5)
-    >>> solve([high, low], segments([high, low]), total=960)
+    >>> solve([high, low], total=960)
     Solution(choice=[1, 0], gap=0.0)
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-# What is one more token worth? The allocation problem relaxed to lower convex hulls.
-#
-# With tokens ``n_t b`` and losses ``n_t c_t e_t(b) / sum(n c)`` each tier is a set of points, one per measured budget.
-# Letting a tier mix two budgets replaces its points by their lower convex hull, and the relaxed optimum takes the
-# hulls'
-# segments in order of steepness until the total is spent. The slope where it stops is the Lagrange multiplier
-# ``lambda`` of the paper's section "Allocation Principle": the fall of CWE per further token.
-#
-#     >>> menu = Menu.of(budgets=[32, 64, 96], errors=[0.9, 0.8, 0.2], count=1, share=1.0)
-#     >>> lower_hull(menu)        # 64 lies above the line from 32 to 96
-#     [0, 2]
-#     >>> relaxed = relax([menu], segments([menu]), total=96)
-#     >>> relaxed.choice, relaxed.slack
-#     ([2], 0)
+from stakes.budgets.hull import ONE, TIE_LOSS, Menu, Sums, relax
 
-
-TIE = 1e-12  # differences of CWE up to this are ties
-ONE = 1 << 60  # a loss of 1.0 in fixed point; rounding adds 2**-61 per tier, 1e-16 over 300 tiers, far below TIE
-TIE_LOSS = int(TIE * ONE)
-
-
-class Menu(NamedTuple):
-    """One tier's permitted budgets, rising, in whole numbers."""
-
-    budgets: tuple[int, ...]
-    tokens: tuple[int, ...]  # n b
-    losses: tuple[int, ...]  # ONE * n c e(b) / sum(n c)
-    spreads: tuple[int, ...]  # n b², whose sum at equal tokens orders splits by variance
-
-    @classmethod
-    def of(cls, budgets: Sequence[int], errors: Sequence[float], count: int, share: float) -> "Menu":
-        """The menu of a tier of ``count`` samples that carries ``share`` of all cost."""
-        scale = share * ONE
-        return cls(
-            tuple(budgets),
-            tuple([count * b for b in budgets]),
-            tuple([round(scale * e) for e in errors]),
-            tuple([count * b * b for b in budgets]),
-        )
-
-    @property
-    def samples(self) -> int:
-        """The tier's samples."""
-        return self.tokens[0] // self.budgets[0]
-
-    def take(self, indices: Sequence[int]) -> "Menu":
-        """The same menu with only these entries."""
-        return Menu(*[tuple([column[i] for i in indices]) for column in self])
-
-
-def undominated(menu: Menu) -> list[int]:
-    """Entries that lose less than every cheaper one; any other has a cheaper entry that serves as well."""
-    kept: list[int] = []
-    best = menu.losses[0] + 1
-    for i, loss in enumerate(menu.losses):
-        if loss < best:
-            best = loss
-            kept.append(i)
-    return kept
-
-
-def lower_hull(menu: Menu) -> list[int]:
-    """Entries on the falling part of the lower convex hull of (tokens, losses), each step less steep than the last."""
-    tokens, losses = menu.tokens, menu.losses
-    hull: list[int] = []
-    for i in undominated(menu):
-        while len(hull) > 1:
-            a, b = hull[-2], hull[-1]
-            # b stays only when it lies strictly below the line from a to i (exact: these are integers)
-            if (losses[b] - losses[a]) * (tokens[i] - tokens[a]) < (losses[i] - losses[a]) * (tokens[b] - tokens[a]):
-                break
-            hull.pop()
-        hull.append(i)
-    return hull
-
-
-class Segment(NamedTuple):
-    """One step along a tier's hull: how steep, how long, and the entry it leads to."""
-
-    slope: float  # fixed-point loss per token
-    tokens: int
-    tier: int
-    entry: int
-
-
-@dataclass(frozen=True)
-class Relaxation:
-    """Where the relaxed optimum stands, rounded down to whole tiers."""
-
-    choice: list[int]  # per tier, the entry reached by whole segments
-    slack: int  # tokens left for the segment that no longer fits
-    price: float  # its slope: fixed-point loss per token; 0 when every segment fits
-
-
-def segments(menus: Sequence[Menu]) -> list[Segment]:
-    """The segments of all tiers' hulls, steepest first."""
-    found = []
-    for tier, menu in enumerate(menus):
-        for a, b in pairwise(lower_hull(menu)):
-            tokens = menu.tokens[b] - menu.tokens[a]
-            found.append(Segment((menu.losses[a] - menu.losses[b]) / tokens, tokens, tier, b))
-    found.sort(key=lambda segment: -segment[0])  # stable: a tier's own segments keep their order
-    return found
-
-
-def relax(menus: Sequence[Menu], steepest: Sequence[Segment], total: int) -> Relaxation:
-    """The relaxed optimum under ``total``, which must cover every tier's smallest entry.
-
-    At a total where a segment ends exactly, the price is the next segment's slope: what a *further* token brings.
-    """
-    choice = [0] * len(menus)
-    slack = total - sum([menu.tokens[0] for menu in menus])
-    for slope, tokens, tier, entry in steepest:
-        if tokens > slack:
-            return Relaxation(choice, slack, slope)
-        choice[tier] = entry
-        slack -= tokens
-    return Relaxation(choice, slack, 0.0)
-
-
-LISTED = 1 << 16  # combinations that are cheaper to list than to search
-WORK = 6_000_000  # partial choices a search may look at, a second or two; then it keeps the most promising only
+LISTED = 1 << 16  # combinations that are enumerated
+SECONDS = 2.0  # for HiGHS; after that the best choice so far is returned with its gap
+SCALE = 1e7 / ONE  # of HiGHS's objective per fixed-point loss
+_STDOUT = threading.Lock()  # held while the process's stdout is redirected
+NOISE = 1 << 13  # exceeds the float error of a reduced loss (7e-15 of CWE); it only keeps more entries
 
 
 class Solution(NamedTuple):
@@ -155,30 +51,84 @@ class Solution(NamedTuple):
     gap: float
 
 
-def solve(
-    menus: Sequence[Menu], steepest: Sequence[Segment], total: int, *, listed: int = LISTED, work: int = WORK
-) -> Solution:
+def exchange(menus: Sequence[Menu], choice: Sequence[int], total: int) -> list[int] | None:
+    """The choice after the exchange with the largest gain, or None when none gains anything.
+
+    The discrete first-order condition of the paper, section "Allocation Principle". Derivatives mean nothing on a grid
+    with non-convex curves. At an optimum no exchange pays: lower one tier a step (or none, when tokens are left), raise
+    another as far as the freed tokens allow, and CWE does not fall.
+    """
+    left = total - Sums.of(menus, choice).tokens
+    lowered, freed, lost = [-1], [left], [0]
+    for tier, (menu, i) in enumerate(zip(menus, choice, strict=True)):
+        if i:
+            lowered.append(tier)
+            freed.append(left + menu.tokens[i] - menu.tokens[i - 1])
+            lost.append(menu.losses[i - 1] - menu.losses[i])
+    tokens, losses = np.array(freed), np.array(lost)
+    most, best = 0, None
+    for tier, (menu, i) in enumerate(zip(menus, choice, strict=True)):
+        above = menu.tokens[i:]
+        if len(above) == 1:
+            continue
+        reach = np.searchsorted(above, tokens + above[0], side="right") - 1
+        falling = np.minimum.accumulate(menu.losses[i:])
+        gains = menu.losses[i] - falling[reach] - losses
+        for row in np.argsort(-gains)[:2]:  # the best may lower this very tier; then the second best counts
+            if lowered[row] != tier and gains[row] > most:
+                most, best = gains[row], [entry - (k == lowered[row]) for k, entry in enumerate(choice)]
+                best[tier] = i + int(np.argmax(falling == falling[reach[row]]))
+    return best
+
+
+def solve(menus: Sequence[Menu], total: int, *, listed: int = LISTED) -> Solution:
     """The optimum of undominated ``menus`` under ``total``, which must cover every tier's smallest entry."""
-    if math.prod([len(menu.tokens) for menu in menus]) <= listed:
-        return Solution(_list_all(menus, total), 0.0)
-    from stakes.budgets.solver_core import Core
+    if _combinations(menus) <= listed:
+        return Solution(_enumerate(menus, total), 0.0)
+    smallest = sum([menu.tokens[0] for menu in menus])
+    grain = max(1, math.gcd(*[tokens - menu.tokens[0] for menu in menus for tokens in menu.tokens]))
+    total = smallest + (total - smallest) // grain * grain  # every choice spends smallest + k grain
+    relaxed = relax(menus, total)
+    bound = relaxed.bound(menus)
+    choice = _improve(menus, relaxed.choice, total)
+    largest = Sums.of(menus, choice).loss - bound + TIE_LOSS + NOISE
+    reduced = [np.array(menu.losses) + relaxed.price * np.array(menu.tokens) for menu in menus]
+    entries = [np.flatnonzero(column - column.min() <= largest).tolist() for column in reduced]
+    core = [menu.select(of_tier) for menu, of_tier in zip(menus, entries, strict=True)]
+    if _combinations(core) <= listed:
+        return Solution([of_tier[i] for of_tier, i in zip(entries, _enumerate(core, total), strict=True)], 0.0)
+    if Sums.of(menus, choice).loss - bound > TIE_LOSS:
+        other, dual = _highs(core, relaxed.price, total, grain)
+        if other is not None:
+            other = _improve(menus, [of_tier[i] for of_tier, i in zip(entries, other, strict=True)], total)
+            choice = min(choice, other, key=lambda one: Sums.of(menus, one).loss)
+        bound = max(bound, dual)
+    gap = Sums.of(menus, choice).loss - bound
+    return Solution(choice, gap / ONE if gap > TIE_LOSS else 0.0)
 
-    return Solution(*Core(menus, steepest, total, work).solve())
+
+def _combinations(menus: Sequence[Menu]) -> int:
+    return math.prod([len(menu.tokens) for menu in menus])
 
 
-def _list_all(menus: Sequence[Menu], total: int) -> list[int]:
+def _improve(menus: Sequence[Menu], choice: list[int], total: int) -> list[int]:
+    """The choice after the best exchanges, one after the other, until none gains anything."""
+    while better := exchange(menus, choice, total):
+        choice = better
+    return choice
+
+
+def _enumerate(menus: Sequence[Menu], total: int) -> list[int]:
+    """The best of all combinations, by the order of ties in the module's docstring."""
     tokens = _outer_sum([menu.tokens for menu in menus])
     losses = _outer_sum([menu.losses for menu in menus])
     near = np.flatnonzero(tokens <= total)
-    lost = losses[near]
-    near = near[lost <= lost.min() + TIE_LOSS]
-    spent = tokens[near]
-    near = near[spent == spent.min()]
+    near = near[losses[near] <= losses[near].min() + TIE_LOSS]
+    near = near[tokens[near] == tokens[near].min()]
     if near.size > 1:
-        spread = _outer_sum([menu.spreads for menu in menus])[near]
-        near = near[spread == spread.min()]
-        lost = losses[near]
-        near = near[lost == lost.min()]
+        spreads = _outer_sum([menu.spreads for menu in menus])
+        near = near[spreads[near] == spreads[near].min()]
+        near = near[losses[near] == losses[near].min()]
     flat, choice = int(near[-1]), []  # the last in C order gives the first-named tier most
     for menu in reversed(menus):
         flat, entry = divmod(flat, len(menu.tokens))
@@ -193,48 +143,55 @@ def _outer_sum(columns: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     return sums
 
 
-# What if one tier may use two budgets? Spending what a whole-tier choice must leave over.
-#
-# The relaxed optimum (``hull``) mixes two budgets in at most one tier. Here that tier's split is in whole samples:
-# from a
-# choice that fits, move ``k`` samples of one tier to a larger budget, ``k`` as large as the tokens left over allow.
+def _highs(menus: Sequence[Menu], price: float, total: int, grain: int) -> tuple[list[int] | None, float]:
+    """HiGHS's choice, None where it has none that fits, and its lower bound on the loss in fixed point.
+
+    Tiers with the same menu share their variables: how many of them leave the entry of least reduced loss for another.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
+    groups: dict[Menu, list[int]] = {}
+    for tier, menu in enumerate(menus):
+        groups.setdefault(menu, []).append(tier)
+    base = {menu: int(np.argmin(np.array(menu.losses) + price * np.array(menu.tokens))) for menu in groups}
+    moves = [(menu, i) for menu in groups for i in range(len(menu.tokens)) if i != base[menu]]
+    tokens = np.array([(menu.tokens[i] - menu.tokens[base[menu]]) // grain for menu, i in moves], dtype=float)
+    losses = np.array([menu.losses[i] - menu.losses[base[menu]] for menu, i in moves], dtype=float)
+    sizes = np.array([len(tiers) for tiers in groups.values()])
+    owners = np.repeat(np.arange(sizes.size), [len(menu.tokens) - 1 for menu in groups])
+    per_group = csr_array((np.ones(owners.size), (owners, np.arange(owners.size))), shape=(sizes.size, owners.size))
+    choice = [base[menu] for menu in menus]
+    spent, lost = Sums.of(menus, choice)
+    with _stdout_silenced():
+        result = milp(
+            losses * SCALE,
+            integrality=np.ones(owners.size),
+            bounds=Bounds(0, sizes[owners]),
+            constraints=[
+                LinearConstraint(per_group, -np.inf, sizes),
+                LinearConstraint(tokens[None, :], -np.inf, (total - spent) // grain),
+            ],
+            options={"mip_rel_gap": 0, "time_limit": SECONDS},
+        )
+    bound = -math.inf if result.mip_dual_bound is None else lost + result.mip_dual_bound / SCALE
+    if result.x is None:
+        return None, bound
+    for (menu, i), number in zip(moves, np.rint(result.x).astype(int), strict=True):
+        for _ in range(min(number, len(groups[menu]))):
+            choice[groups[menu].pop()] = i
+    return (choice if Sums.of(menus, choice).tokens <= total else None), bound
 
 
-class Mixture(NamedTuple):
-    """A choice in which ``moved`` samples of tier ``tier`` take the entry ``upper`` instead."""
-
-    choice: tuple[int, ...]
-    tier: int
-    upper: int
-    moved: int
-    loss: float  # of the whole, fixed point
-    tokens: int
-
-    def splits(self, menus: Sequence[Menu]) -> list[dict[int, int]]:
-        """Per tier, how many samples take which budget."""
-        splits = [{menu.budgets[i]: menu.samples} for menu, i in zip(menus, self.choice, strict=True)]
-        if self.moved:
-            menu, lower = menus[self.tier], self.choice[self.tier]
-            split = {menu.budgets[lower]: menu.samples - self.moved, menu.budgets[self.upper]: self.moved}
-            splits[self.tier] = {budget: samples for budget, samples in split.items() if samples}
-        return splits
-
-
-def best_mixture(menus: Sequence[Menu], choices: Sequence[Sequence[int]], total: int) -> Mixture:
-    """The least loss that moving samples of one tier reaches from any of ``choices``; at a tie, the fewest tokens."""
-    found = [mixture for choice in choices for mixture in _mixtures(menus, choice, total)]
-    return min(found, key=lambda mixture: (mixture.loss, mixture.tokens))
-
-
-def _mixtures(menus: Sequence[Menu], choice: Sequence[int], total: int) -> list[Mixture]:
-    tokens = sum(menu.tokens[i] for menu, i in zip(menus, choice, strict=True))
-    loss = sum(menu.losses[i] for menu, i in zip(menus, choice, strict=True))
-    found = [Mixture(tuple(choice), 0, choice[0], 0, loss, tokens)]
-    for tier, (menu, i) in enumerate(zip(menus, choice, strict=True)):
-        for j in range(i + 1, len(menu.budgets)):
-            step = menu.budgets[j] - menu.budgets[i]
-            moved = min(menu.samples, (total - tokens) // step)
-            if moved and menu.losses[j] < menu.losses[i]:
-                fall = (menu.losses[i] - menu.losses[j]) * moved / menu.samples
-                found.append(Mixture(tuple(choice), tier, j, moved, loss - fall, tokens + moved * step))
-    return found
+@contextmanager
+def _stdout_silenced() -> Iterator[None]:
+    """Discard what is written to the process's stdout: HiGHS prints debug lines there, whatever its options say."""
+    with _STDOUT, open(os.devnull, "wb") as nowhere:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(nowhere.fileno(), 1)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)

@@ -1,1 +1,1 @@
-"""Measure, fit, choose, certify: from labelled samples to a policy."""
+"""Calibrate a policy (measure, fit, choose, certify) and evaluate it against other ways of spending the same total."""

@@ -1,11 +1,11 @@
-"""What was measured, document by document: wrong answers and answers, for each tier at each budget.
+"""Counts of wrong answers and of all answers by document, for each tier at each budget.
 
-Questions on one page share its print, so documents are the independent units of everything that reasons about luck:
-resampling, cross-validation and certificates all work on these two tables and never on single questions.
+Questions on one page share its print, so documents are the independent units of every statistical statement:
+resampling and certificates work on these two tables and never on single questions.
 
     measured = by_document(read_outcomes("outcomes.jsonl"))
-    choose, certify = measured.halves()
-    choose.curves()["high"].error(304)
+    first, second = measured.halves()
+    first.curves()["high"].error(304)
 """
 
 import hashlib
@@ -40,28 +40,28 @@ class ByDocument:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Questions by tier: at the budget where most were asked."""
+        """Questions by tier, at the budget where most were asked."""
         return {tier: int(table.sum(axis=0).max(initial=0)) for tier, table in self.asked.items()}
 
     def column(self, budget: int) -> int:
-        """Where ``budget`` stands among the measured ones."""
+        """The column of ``budget``."""
         if budget not in self.budgets:
             raise BadInput(f"budget {budget} was not measured; choose one of {', '.join(map(str, self.budgets))}")
         return self.budgets.index(budget)
 
     def curves(self) -> dict[str, Curve]:
         """Each tier's curve as measured; a budget at which a tier was never asked is left out of its curve."""
-        return {tier: self._curve(tier) for tier in self.wrong}
+        curves = {}
+        for tier in self.wrong:
+            wrong, asked = self.wrong[tier].sum(axis=0), self.asked[tier].sum(axis=0)
+            seen = np.flatnonzero(asked)
+            if not seen.size:
+                raise BadInput(f"none of the {len(self.documents)} documents has a question of tier {tier!r}")
+            rates = (wrong[seen] / asked[seen]).tolist()
+            curves[tier] = Curve([self.budgets[j] for j in seen], rates, asked[seen].tolist())
+        return curves
 
-    def _curve(self, tier: str) -> Curve:
-        wrong, asked = self.wrong[tier].sum(axis=0), self.asked[tier].sum(axis=0)
-        seen = np.flatnonzero(asked)
-        if not seen.size:
-            raise BadInput(f"none of the {len(self.documents)} documents has a question of tier {tier!r}")
-        rates = wrong[seen] / asked[seen]
-        return Curve([self.budgets[j] for j in seen], [float(e) for e in rates], [int(n) for n in asked[seen]])
-
-    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> "ByDocument":
+    def subset(self, rows: Sequence[int] | NDArray[np.int64]) -> "ByDocument":
         """Some of the documents, in the order given."""
         rows = np.asarray(rows, dtype=np.int64)
         return ByDocument(
@@ -72,18 +72,18 @@ class ByDocument:
         )
 
     def parts(self, number: int) -> list[NDArray[np.int64]]:
-        """Rows of the documents, dealt into ``number`` parts that are alike in what they ask.
+        """Rows of the documents, divided into ``number`` parts that are alike in what they ask.
 
-        Documents with the same questions by tier are dealt in turn, in the order of a digest of their names: the parts
-        depend on the set of documents and on nothing else, neither on answers nor on the order of the log.
+        Documents with the same questions by tier go to the parts in turn, in the order of a digest of their names. The
+        parts depend on the set of documents alone, neither on answers nor on the order of the log.
         """
         asked = np.column_stack([table.max(axis=1, initial=0) for table in self.asked.values()]).tolist()
-        order = sorted(range(len(self)), key=lambda i: (asked[i], _digest(self.documents[i])))
+        order = sorted(range(len(self)), key=lambda i: (asked[i], hashlib.sha256(self.documents[i].encode()).digest()))
         return [np.array(sorted(order[k::number]), dtype=np.int64) for k in range(number)]
 
     def halves(self) -> tuple["ByDocument", "ByDocument"]:
         """One part to choose on, one to certify on; both must hold every tier."""
-        first, second = (self.take(rows) for rows in self.parts(2))
+        first, second = (self.subset(rows) for rows in self.parts(2))
         for half, what in ((first, "choose on"), (second, "certify on")):
             for tier, count in half.counts.items():
                 if not count:
@@ -128,7 +128,3 @@ def check_halves(questions: Iterable[tuple[str, str]], tiers: Iterable[str]) -> 
     for document, tier in asked:
         tables[tier][row[document]] += 1
     ByDocument(documents, (1,), tables, tables).halves()
-
-
-def _digest(name: str) -> bytes:
-    return hashlib.sha256(name.encode()).digest()

@@ -1,12 +1,12 @@
-"""Would the choice hold on documents that it was not made on? Choose on one half, test on the other.
+"""Test a choice of budgets on documents that it was not made on, or as a signal would serve it.
 
-Documents are numbered in the order in which they first appear; budgets are chosen on the odd ones and compared on the
-even ones with the uniform budget, the largest measured one within the mean, at no more tokens than that takes: by CWE
-gain with an interval over whole documents. Questions on one page share its print, so a split by question would test on
-pages that the choice has seen.
+``held_out``: documents are numbered in the order in which they first appear; budgets are chosen on the odd ones and
+compared on the even ones with the uniform budget, the largest measured one within the mean, at no more tokens than that
+takes: by CWE gain with an interval over whole documents. Questions on one page share its print, so a split by question
+would test on pages that the choice has seen. The halves need not hold tiers in the same proportion, so the choice may
+spend another mean on the second half than on the first: both means are reported.
 
-The two halves need not hold tiers in the same proportion, so the choice may spend another mean on the second half than
-on the first: both means are given.
+``split_half``: the paper's split by sample. ``as_served``: budgets chosen by labels, tiers read by a signal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
-from stakes.budgets.frontier import Pair, frontier
+from stakes.budgets.frontier import frontier
 from stakes.calibration.by_document import by_document
-from stakes.calibration.estimators.choose import Terms, choose
+from stakes.calibration.estimators import Terms, choose
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.outcome_log import Outcome
-from stakes.evaluation.statistics import RATIOS, Discordant, Gain, cwe_gain, discordant
+from stakes.evaluation.statistics import RATIOS, Discordant, Gain, cwe, cwe_gain, discordant
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class HeldOut:
     budgets: Mapping[str, int]
     uniform_budget: int
     gain: Gain
-    dear: Discordant
-    """Answers in the dearest tier that the chosen budgets put right and put wrong."""
+    high_cost: Discordant
+    """Wins and losses of the chosen budgets on the most expensive tier."""
     chosen_on: int
     tested_on: int
     """Documents in each half."""
@@ -60,20 +60,17 @@ def held_out(
                 raise BadInput(f"the {name} half of the {len(documents)} documents has no question of tier {tier!r}")
     curves = curves_from_outcomes(fit)
     counts = {tier: max(curves[tier].counts) for tier in costs}
-    grid = curves[next(iter(costs))].budgets  # the same for all tiers
-    uniform = max((budget for budget in grid if budget <= mean_budget), default=None)
-    if uniform is None:
-        raise InfeasibleBudget(f"the smallest measured budget is {grid[0]}, above the mean budget of {mean_budget}")
+    uniform = uniform_budget(curves[next(iter(costs))].budgets, mean_budget)  # the grid is the same for all tiers
     # At no more tokens than uniform takes: a mean between two budgets would let the choice spend more than uniform.
     terms = Terms(costs, counts, uniform * sum(counts.values()), floor)
-    best = choose(by_document(fit, costs), terms, estimator, {outcome.document for outcome in test})
+    budgets = choose(by_document(fit, costs), terms, estimator).budgets
     answers = {(outcome.sample, outcome.budget): outcome for outcome in test}
-    chosen = [outcome for outcome in test if outcome.budget == best.budgets[outcome.tier]]
+    chosen = [outcome for outcome in test if outcome.budget == budgets[outcome.tier]]
     even = [answers[outcome.sample, uniform] for outcome in chosen]
-    dearest = max(costs, key=costs.__getitem__)
-    dear = [i for i, outcome in enumerate(chosen) if outcome.tier == dearest]
+    most_expensive = max(costs, key=costs.__getitem__)
+    high_cost = [i for i, outcome in enumerate(chosen) if outcome.tier == most_expensive]
     return HeldOut(
-        budgets=best.budgets,
+        budgets=budgets,
         uniform_budget=uniform,
         gain=cwe_gain(
             [outcome.correct for outcome in even],
@@ -81,20 +78,69 @@ def held_out(
             [costs[outcome.tier] for outcome in chosen],
             [outcome.document for outcome in chosen],
         ),
-        dear=discordant([even[i].correct for i in dear], [chosen[i].correct for i in dear]),
+        high_cost=discordant([even[i].correct for i in high_cost], [chosen[i].correct for i in high_cost]),
         chosen_on=len(first),
         tested_on=len(documents) - len(first),
-        mean_tokens=sum(outcome.spent for outcome in chosen) / len(chosen),
-        uniform_mean_tokens=sum(outcome.spent for outcome in even) / len(even),
+        mean_tokens=_mean_tokens(chosen),
+        uniform_mean_tokens=_mean_tokens(even),
     )
 
 
-# Does a choice made on one half of the samples hold on the other? The paper's split-half calibration.
-#
-# Curves are fitted on the odd-numbered samples of each tier; the pair that is best there is then ranked among all
-# pairs of the same total by its CWE on the even-numbered ones. Rank 1 means that the held-out half would have chosen
-# the
-# same; the gap is what the choice loses against the held-out best. Paper, end of section "Allocation Frontier".
+def uniform_budget(grid: Sequence[int], mean_budget: int) -> int:
+    """The largest measured budget within the mean: what every tier gets where tiers are not distinguished."""
+    uniform = max((budget for budget in grid if budget <= mean_budget), default=None)
+    if uniform is None:
+        raise InfeasibleBudget(f"the smallest measured budget is {min(grid)}, above the mean budget of {mean_budget}")
+    return uniform
+
+
+def _mean_tokens(outcomes: Sequence[Outcome]) -> float:
+    return sum(outcome.spent for outcome in outcomes) / len(outcomes)
+
+
+@dataclass(frozen=True)
+class AsServed:
+    """Budgets chosen by labels where a signal reads the tiers: budget by the reading, cost by the label.
+
+        CWE as served = sum_i c(label_i) [wrong at b(reading_i)] / sum_i c(label_i)
+
+    A high-cost question that is read as cheap is answered with few tokens and still costs what it costs. A choice or a
+    certificate made on labels holds for requests whose tier is named; this is of the others. It is not held out: the
+    budgets were chosen on the same answers.
+    """
+
+    agreement: float
+    """Share of questions whose reading is their label."""
+    cwe: float
+    by_label: float
+    uniform: float
+    uniform_budget: int
+    tokens: float
+    label_tokens: float
+    """Realised tokens per image, by readings and by labels."""
+
+
+def as_served(
+    outcomes: Sequence[Outcome],
+    budgets: Mapping[str, int],
+    readings: Mapping[str, str],
+    costs: Mapping[str, float],
+    mean_budget: int,
+) -> AsServed:
+    """``outcomes``: every sample at every budget, its tier the label; ``readings``: a sample's tier by the signal."""
+    answers = {(outcome.sample, outcome.budget): outcome for outcome in outcomes}
+    labels = {outcome.sample: outcome.tier for outcome in outcomes}
+    uniform = uniform_budget(sorted({outcome.budget for outcome in outcomes}), mean_budget)
+    prices = [costs[tier] for tier in labels.values()]
+    try:
+        read = [answers[sample, budgets[readings[sample]]] for sample in labels]
+        named = [answers[sample, budgets[tier]] for sample, tier in labels.items()]
+        even = [answers[sample, uniform] for sample in labels]
+    except KeyError as missing:
+        raise BadInput(f"not every sample was answered at every budget that is served ({missing} is missing)") from None
+    by_reading, by_label, by_uniform = (cwe([a.correct for a in arm], prices) for arm in (read, named, even))
+    agreed = sum(readings[sample] == tier for sample, tier in labels.items()) / len(labels)
+    return AsServed(agreed, by_reading, by_label, by_uniform, uniform, _mean_tokens(read), _mean_tokens(named))
 
 
 @dataclass(frozen=True)
@@ -112,28 +158,29 @@ def split_half(
     correct: Mapping[str, ArrayLike],
     budgets: Sequence[int],
     total: int,
-    *,
-    dear: str = "high",
-    cheap: str = "low",
     ratios: Iterable[float] = RATIOS,
 ) -> dict[float, HalfResult]:
-    """Choose on odd samples, test on even ones, for each cost ratio.
+    """The paper's split-half calibration of tiers high and low (end of section "Allocation Frontier"), by cost ratio.
+
+    Curves are fitted on the odd-numbered samples of each tier; the pair that is best there is then ranked among all
+    pairs of the same total by its CWE on the even-numbered ones. Rank 1 means that the other half would have chosen the
+    same; the gap is what the choice loses against the best there.
 
     ``correct[tier]`` is a table of samples × budgets, samples in the order in which they were drawn. ``total`` is the
-    sum of the two tiers' budgets; at equal CWE the pair with less for the dear tier is chosen, as nearer to uniform.
+    sum of the two tiers' budgets; at equal CWE the pair with less for the high-cost tier is chosen, nearer to uniform.
     """
-    halves = [{tier: _half(correct, tier, budgets, odd) for tier in (dear, cheap)} for odd in (1, 0)]
-    fit, test = (frontier(half[dear], half[cheap], total) for half in halves)
+    halves = [{tier: _half(correct, tier, budgets, odd) for tier in ("high", "low")} for odd in (1, 0)]
+    fit, test = (frontier(half["high"], half["low"], total) for half in halves)
     if not fit:
         raise BadInput(f"no two of the budgets {', '.join(map(str, budgets))} add up to {total}")
-    found = {}
+    results = {}
     for ratio in ratios:
-        chosen = min(fit, key=lambda pair: (round(pair.cwe(ratio), 12), pair.high))
-        held_out = {(pair.high, pair.low): pair.cwe(ratio) for pair in test}
-        mine, best = held_out[_name(chosen)], min(held_out.values())
-        rank = 1 + sum(value < mine - 1e-12 for value in held_out.values())
-        found[ratio] = HalfResult(ratio, _name(chosen), rank, len(test), mine - best)
-    return found
+        best = min(fit, key=lambda pair: (round(pair.cwe(ratio), 12), pair.high))
+        chosen = best.high, best.low
+        on_test = {(pair.high, pair.low): pair.cwe(ratio) for pair in test}
+        rank = 1 + sum(value < on_test[chosen] - 1e-12 for value in on_test.values())
+        results[ratio] = HalfResult(ratio, chosen, rank, len(test), on_test[chosen] - min(on_test.values()))
+    return results
 
 
 def _half(correct: Mapping[str, ArrayLike], tier: str, budgets: Sequence[int], odd: int) -> Curve:
@@ -144,7 +191,3 @@ def _half(correct: Mapping[str, ArrayLike], tier: str, budgets: Sequence[int], o
         raise BadInput(f"tier {tier!r} needs at least two samples × {len(budgets)} budgets, not a table {table.shape}")
     rows = table[1 - odd :: 2]  # the first sample is number 1, so it is odd
     return Curve(budgets, list(1 - rows.mean(axis=0)), len(rows))
-
-
-def _name(pair: Pair) -> tuple[int, int]:
-    return pair.high, pair.low

@@ -1,186 +1,153 @@
-"""What do soft stakes bring end to end, the signal's mistakes included? From a log of outcomes to a price.
+"""Calibrate per-request costs: the shadow price for a set of samples, and what it brings with the signal's mistakes.
 
-Curves are those of the true tiers (the labels); budgets follow from what the signal says, as they will when nobody has
-labelled anything. The promise is cross-fitted: price and curves from one half of the documents, tried on the other, and
-the other way round, each question at the cost of its label and with the answer it got at the budget it would have had.
-A signal that was trained on these very questions makes fewer mistakes here than it will elsewhere; train it on others.
+Curves are those of the true tiers (the labels); budgets follow from what the signal reads, as they will in deployment.
+The estimate is cross-fitted: price and curves from one half of the documents, tested on the other, and the other way
+round, each question at the cost of its label and with its answer at the budget that it would have had. A signal that
+was trained on these very questions makes fewer mistakes here than it will on others; train it on others.
 
-    soft = soften(measured, outcomes, questions, signal, {"high": 5, "low": 1}, 304)
-    soft.plan.price, soft.promise.cwe, soft.promise.hard_cwe
+    plan = calibrate_per_request(outcomes, samples, signal, {"high": 5, "low": 1}, 304)
+    plan.price, plan.estimate["cwe"], plan.estimate["hard_cwe"]
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stakes.budgets.allocate import allocate
-from stakes.budgets.curve import Curve
-from stakes.budgets.per_request import SoftPlan, above, expected_losses, spend, trust_of, unchanged_range
-from stakes.calibration.by_document import ByDocument
+from stakes.budgets.curve import Curve, above_floor
+from stakes.budgets.per_request import PerRequestPlan, expected_losses, label_probabilities, spend, unchanged_range
+from stakes.calibration.by_document import ByDocument, by_document
 from stakes.calibration.certify.drift import same_answer, upper_by_tier
-from stakes.calibration.estimators import DEFAULT, named, raw
+from stakes.calibration.estimators import DEFAULT, fit
+from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 from stakes.signals.base import Signal
 
-MOVED = 0.01  # the ratio's range is that within which no more than this share of the questions changes its budget
+ESTIMATE = ("cwe", "tokens", "hard_cwe", "hard_tokens", "right", "ratio", "same_from", "same_to")
+MOVED = 0.01  # the stated range of cost ratios is that within which at most this share of the budgets changes
 
 
-@dataclass(frozen=True)
-class Asking:
-    """A question of the calibration as it will come when deployed, and its label."""
-
-    sample: str
-    document: str
-    question: str
-    tier: str
-    task: str | None = None
-
-
-@dataclass(frozen=True)
-class Promise:
-    """CWE and tokens an image with predicted tiers, on documents that nothing was chosen on."""
-
-    cwe: float
-    tokens: float
-    hard_cwe: float
-    """One budget for each predicted tier instead, at the same mean budget."""
-    hard_tokens: float
-    right: float
-    """How often the signal reads the label."""
-    ratio: float
-    """Of the dearest cost to the cheapest."""
-    same_from: float
-    same_to: float
-    """Ratios over which at most a hundredth of the questions would change its budget."""
-
-
-@dataclass(frozen=True)
-class Softened:
-    """A price for the policy, and what it promises."""
-
-    plan: SoftPlan
-    promise: Promise
-
-
-def soften(
-    measured: ByDocument,
+def calibrate_per_request(
     outcomes: Sequence[Outcome],
-    asked: Sequence[Asking],
+    samples: Sequence[Sample],
     signal: Signal,
     costs: Mapping[str, float],
     mean_budget: int,
     estimator: str = DEFAULT,
     floor: int | None = None,
-) -> Softened:
-    """The price for the questions asked, and the promise that goes with it."""
-    right = {(o.sample, o.budget): o.correct for o in outcomes}
-    grid = measured.budgets
-    missing = [one.sample for one in asked if any((one.sample, b) not in right for b in grid)]
-    if missing:
-        raise BadInput(f"soft stakes need every question at every budget; {missing[0]!r} lacks some (raced?)")
-    parts = [set(measured.take(rows).documents) for rows in measured.parts(2)]
-    sums = np.zeros(5)  # cost at stake, soft and hard: cost lost, tokens
-    for chosen, tried in (parts, parts[::-1]):
-        first = [one for one in asked if one.document in chosen]
-        second = [one for one in asked if one.document in tried]
-        rows = [i for i, document in enumerate(measured.documents) if document in chosen]
-        curves = _fit(measured.take(rows), estimator, floor, tried)
-        plan = _plan(first, signal, costs, mean_budget, curves)[0]
-        hard = _hard(first, signal, costs, mean_budget, curves)
-        for one in second:
-            reading, weights = plan.weights(signal, costs, one.question, one.task, None)
-            soft_budget, hard_budget = plan.budget(curves, weights, one.question, one.sample), hard[reading.tier]
-            cost = costs[one.tier]
-            sums += (
-                cost,
-                cost * (not right[one.sample, soft_budget]),
-                soft_budget,
-                cost * (not right[one.sample, hard_budget]),
-                hard_budget,
-            )
-    curves = _fit(measured, estimator, floor)
-    plan, ends, agree = _plan(asked, signal, costs, mean_budget, curves, ranged=True)
-    n, ratio = len(asked), max(costs.values()) / min(costs.values())
-    promise = Promise(sums[1] / sums[0], sums[2] / n, sums[3] / sums[0], sums[4] / n, agree, ratio, *ends)
-    promise = Promise(**{key: float(value) for key, value in asdict(promise).items()})
-    seen = _watched(plan, outcomes, asked, signal, costs, curves)
-    return Softened(plan.model_copy(update={"promise": asdict(promise), **seen}), promise)
+) -> PerRequestPlan:
+    """The price for these samples, whose tiers are their labels, and the estimate that goes with it.
 
-
-def _watched(
-    plan: SoftPlan,
-    outcomes: Sequence[Outcome],
-    asked: Sequence[Asking],
-    signal: Signal,
-    costs: Mapping[str, float],
-    curves: Mapping[str, Curve],
-) -> dict[str, dict[str, float]]:
-    """What holds of these questions and is to hold of others: disagreement with full budget and mix, by tier read."""
-    said = {(o.sample, o.budget): o.prediction for o in outcomes}
-    full, compared = max(budget for _, budget in said), []
-    for one in asked:
-        reading, weights = plan.weights(signal, costs, one.question, one.task, None)
-        here = said[one.sample, plan.budget(curves, weights, one.question, one.sample)]
-        compared.append((reading.tier, one.document, same_answer(here, said[one.sample, full])))
-    read = [tier for tier, _, _ in compared]
-    return {"disagreement": upper_by_tier(compared), "mix": {tier: read.count(tier) / len(read) for tier in costs}}
-
-
-def _fit(measured: ByDocument, estimator: str, floor: int | None, unseen: Collection[str] = ()) -> dict[str, Curve]:
-    # "auto: pooled" is pooled; bootstrap resamples choices and leaves the curves as measured
-    fit = named(estimator.removeprefix("auto: "), unseen) or raw
-    fitted = fit(measured.curves(), measured)
-    return {tier: above(curve, floor or 1) for tier, curve in fitted.items()}
-
-
-def _plan(
-    asked: Sequence[Asking],
-    signal: Signal,
-    costs: Mapping[str, float],
-    mean_budget: int,
-    curves: Mapping[str, Curve],
-    ranged: bool = False,
-) -> tuple[SoftPlan, tuple[float, float], float]:
-    """The price for these questions, its range of cost ratios, and how often the signal is right."""
-    tiers = list(costs)
-    readings = [signal(one.question, one.task) for one in asked]
-    labels = [one.tier for one in asked]
-    open_plan = SoftPlan(price=0.0, trust=trust_of(signal, readings, labels, tiers))
-    unit = dict.fromkeys(tiers, 1.0)
-    found = [open_plan.weights(signal, unit, one.question, one.task, None)[1] for one in asked]
-    likely = np.array([[w.get(tier, 0.0) for tier in tiers] for w in found])
-    errors = np.array([curves[tier].errors for tier in tiers])
-    grid, total = curves[tiers[0]].budgets, mean_budget * len(asked)
-    scale, dear = np.array([costs[tier] for tier in tiers]), max(tiers, key=costs.__getitem__)
-    bought = spend(expected_losses(likely * scale, errors), grid, total)
-    ends = (0.0, 0.0)
-    if ranged:
-        ratio = costs[dear] / min(costs.values())
-
-        def weights_at(r: float) -> np.ndarray:
-            return likely * np.where([tier == dear for tier in tiers], r * min(costs.values()), scale)
-
-        ends = unchanged_range(weights_at, errors, grid, total, ratio, MOVED)
-    agree = sum(reading.tier == label for reading, label in zip(readings, labels, strict=True)) / len(asked)
-    return open_plan.model_copy(update={"price": bought.price, "share": bought.share}), ends, agree
-
-
-def _hard(
-    asked: Sequence[Asking],
-    signal: Signal,
-    costs: Mapping[str, float],
-    mean_budget: int,
-    curves: Mapping[str, Curve],
-) -> dict[str, int]:
-    """One budget for each tier that the signal reads: what a policy without soft stakes would give.
-
-    A tier that it reads in none of these questions gets the largest measured budget within the mean.
+    The estimate has ``cwe`` and ``tokens`` per image with predicted tiers, on documents that nothing was chosen on;
+    ``hard_cwe`` and ``hard_tokens`` with one budget for each predicted tier instead, at the same mean budget;
+    ``right``, how often the signal reads the label; ``ratio``, of the highest cost to the lowest; and ``same_from`` and
+    ``same_to``, the ratios over which at most a hundredth of the questions would change its budget.
     """
-    readings = [signal(one.question, one.task).tier for one in asked]
-    counts = {tier: readings.count(tier) for tier in costs if tier in readings}
-    best = allocate({t: curves[t] for t in counts}, {t: costs[t] for t in counts}, counts, mean_budget * len(asked))
-    grid = next(iter(curves.values())).budgets  # from the floor up
-    within = max((budget for budget in grid if budget <= mean_budget), default=grid[0])
-    return {tier: best.budgets.get(tier, within) for tier in costs}
+    measured = by_document(outcomes, costs)
+    answers = {(outcome.sample, outcome.budget): outcome for outcome in outcomes}
+    missing = [s.id for s in samples if any((s.id, budget) not in answers for budget in measured.budgets)]
+    if missing:
+        raise BadInput(
+            f"per-request costs need every question at every budget; {missing[0]!r} lacks some (adaptive sampling?)"
+        )
+    pricing = _Pricing(signal, costs, mean_budget)
+    parts = [measured.subset(rows) for rows in measured.parts(2)]
+    sums = np.zeros(5)  # cost at stake; by request and by tier: cost lost, tokens
+    for fitted_on, tested_on in (parts, parts[::-1]):
+        curves = _curves(fitted_on, estimator, floor)
+        first, second = (
+            [sample for sample in samples if sample.document in documents]
+            for documents in (set(fitted_on.documents), set(tested_on.documents))
+        )
+        plan, hard = pricing.plan(first, curves), pricing.by_tier(first, curves)
+        for sample in second:
+            tier, by_request = pricing.decide(plan, curves, sample)
+            cost, losses = costs[sample.tier], []
+            for budget in (by_request, hard[tier]):
+                losses += [cost * (not answers[sample.id, budget].correct), budget]
+            sums += (cost, *losses)
+    curves = _curves(measured, estimator, floor)
+    plan, n = pricing.plan(samples, curves), len(samples)
+    right = sum(signal(s.question, s.task).tier == s.tier for s in samples) / n
+    figures = (*sums[1:] / (sums[0], n, sums[0], n), right, *pricing.unchanged_ratios(samples, curves))
+    estimate = {name: float(figure) for name, figure in zip(ESTIMATE, figures, strict=True)}
+    # What drift monitoring compares with, by tier read: disagreement with full budget, and the mix.
+    full, compared = measured.budgets[-1], []
+    for sample in samples:
+        tier, budget = pricing.decide(plan, curves, sample)
+        small, large = (answers[sample.id, b].prediction for b in (budget, full))
+        compared.append((tier, sample.document, same_answer(small, large)))
+    read = Counter(tier for tier, _, _ in compared)
+    conditions = {"disagreement": upper_by_tier(compared), "mix": {tier: read[tier] / n for tier in costs}}
+    return plan.model_copy(update={"estimate": estimate, **conditions})
+
+
+def _curves(measured: ByDocument, estimator: str, floor: int | None) -> dict[str, Curve]:
+    return above_floor(fit(estimator, measured.curves(), measured), floor)
+
+
+@dataclass(frozen=True)
+class _Pricing:
+    """Budgets from what ``signal`` reads, at these costs and this mean."""
+
+    signal: Signal
+    costs: Mapping[str, float]
+    mean_budget: int
+
+    def plan(self, samples: Sequence[Sample], curves: Mapping[str, Curve]) -> PerRequestPlan:
+        """The price at which these samples spend their total."""
+        likely, trusting = self._likely(samples)
+        scaled = likely * np.array(list(self.costs.values()))
+        bought = spend(expected_losses(scaled, self._errors(curves)), _grid(curves), self.mean_budget * len(samples))
+        return trusting.model_copy(update={"price": bought.price, "share": bought.share})
+
+    def decide(self, plan: PerRequestPlan, curves: Mapping[str, Curve], sample: Sample) -> tuple[str, int]:
+        """The tier that the signal reads, and the budget at the price."""
+        reading, weights = plan.weights(self.signal, self.costs, sample.question, sample.task, None)
+        return reading.tier, plan.budget(curves, weights, sample.question, sample.id)
+
+    def unchanged_ratios(self, samples: Sequence[Sample], curves: Mapping[str, Curve]) -> tuple[float, float, float]:
+        """The ratio of the highest cost to the lowest, and the range of ratios over which nearly no budget changes."""
+        likely, _ = self._likely(samples)
+        costs, least = np.array(list(self.costs.values())), min(self.costs.values())
+        most_expensive = np.arange(len(costs)) == costs.argmax()
+
+        def weights_at(ratio: float) -> NDArray[np.float64]:
+            return np.asarray(likely * np.where(most_expensive, ratio * least, costs))
+
+        total, ratio = self.mean_budget * len(samples), float(costs.max()) / least
+        return ratio, *unchanged_range(weights_at, self._errors(curves), _grid(curves), total, ratio, MOVED)
+
+    def by_tier(self, samples: Sequence[Sample], curves: Mapping[str, Curve]) -> dict[str, int]:
+        """One budget for each tier that the signal reads: what a policy without per-request costs would give.
+
+        A tier that it reads in none of these samples gets the largest measured budget within the mean.
+        """
+        readings = [self.signal(sample.question, sample.task).tier for sample in samples]
+        counts = {tier: readings.count(tier) for tier in self.costs if tier in readings}
+        costs = {tier: self.costs[tier] for tier in counts}
+        best = allocate({tier: curves[tier] for tier in counts}, costs, counts, self.mean_budget * len(samples))
+        grid = _grid(curves)  # from the floor up
+        within = max((budget for budget in grid if budget <= self.mean_budget), default=grid[0])
+        return {tier: best.budgets.get(tier, within) for tier in self.costs}
+
+    def _likely(self, samples: Sequence[Sample]) -> tuple[NDArray[np.float64], PerRequestPlan]:
+        """Probabilities of each tier, samples × tiers, and the plan without a price that they come from."""
+        tiers = list(self.costs)
+        readings = [self.signal(sample.question, sample.task) for sample in samples]
+        labels = [sample.tier for sample in samples]
+        plan = PerRequestPlan(price=0.0, trust=label_probabilities(self.signal, readings, labels, tiers))
+        unit = dict.fromkeys(tiers, 1.0)
+        weights = [plan.weights(self.signal, unit, sample.question, sample.task, None)[1] for sample in samples]
+        return np.array([[row.get(tier, 0.0) for tier in tiers] for row in weights]), plan
+
+    def _errors(self, curves: Mapping[str, Curve]) -> NDArray[np.float64]:
+        return np.array([curves[tier].errors for tier in self.costs])
+
+
+def _grid(curves: Mapping[str, Curve]) -> tuple[int, ...]:
+    return next(iter(curves.values())).budgets

@@ -1,184 +1,192 @@
-"""``stakes calibrate``: from labelled questions to a policy; stop it anywhere, start it again, and it goes on."""
+"""``stakes calibrate``: from labelled questions to a policy. A stopped run continues with the same command."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.calibrate_options import (
-    Ceilings,
-    Confidence,
-    EstimatorName,
-    Passes,
-    Race,
-    Soft,
-    race_wanted,
-    told_race,
-    told_soft,
-    wanted,
-    with_soft,
-)
-from stakes.commands.inputs import (
-    SIGNAL_HELP,
-    Log,
-    Pages,
-    PerTier,
-    check_writable,
-    gather,
-    judge_of,
-    read_signal,
-    serving_signal,
-    signal_file,
-    tell,
-    told_labels,
-    told_pieces,
-    told_reading,
-    told_units,
-    whole_numbers,
-)
-from stakes.commands.options import Spread, Who, asks_a_model, server_counts, told_counts
+from stakes.commands import inputs
+from stakes.commands.options import ModelSource, Workers, asks_a_model, format_server_counts, server_counts
 from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
+
+if TYPE_CHECKING:
+    from stakes.calibration.adaptive.sampler import AdaptiveSampling
+    from stakes.calibration.certify.certificate import Certification
+
+EstimatorName = Annotated[
+    str | None,
+    typer.Option(help="How curves are estimated: raw or pooled. Default: pooled to calibrate, raw to plan."),
+]
+Confidence = Annotated[
+    float | None, typer.Option(help="The confidence of a certificate or of adaptive sampling. Default: 0.95.")
+]
+Ceilings = Annotated[
+    list[str] | None,
+    typer.Option(help="The largest error rate of a tier, as tier=rate, such as high=0.10; once per tier."),
+]
 
 
 @asks_a_model
 def calibrate(
     samples: Annotated[
-        Path | None, typer.Argument(help="Labelled questions, one JSON object a line: id, image, question, answers.")
+        Path | None, typer.Argument(help="Labelled questions, one JSON object per line: id, image, question, answers.")
     ] = None,
     *,
-    who: Who,
+    source: ModelSource,
     mean_budget: Annotated[int, typer.Option(help="Visual tokens per image on average, over all questions.")] = 304,
-    cost: Annotated[
-        list[str] | None, typer.Option(help="Cost of a mistake, as tier=cost; once per tier. Default: high=5, low=1.")
-    ] = None,
-    signal: Annotated[str, typer.Option(help=SIGNAL_HELP)] = "keywords",
+    cost: inputs.Costs = None,
+    signal: Annotated[str, typer.Option(help=inputs.SIGNAL_HELP)] = "keywords",
     grid: Annotated[
         str | None, typer.Option(help="Budgets to measure, as 32,64,96. Default: the paper's 13, scaled to the mean.")
     ] = None,
-    mechanism: Annotated[str, typer.Option(help="How a budget is realised: resolution or deletion.")] = "resolution",
+    mechanism: Annotated[str, typer.Option(help="How a budget is realized: resolution or deletion.")] = "resolution",
     selector: Annotated[
         str | None,
         typer.Option(help="Which tokens deletion keeps, such as redundancy, fastv:layer=2, fastv:count=layers."),
     ] = None,
-    metric: Annotated[
-        str, typer.Option(help="How answers are graded: relaxed, exact, anls, chartqa, vqa.")
-    ] = "relaxed",
+    metric: Annotated[str, typer.Option(help="The metric: relaxed, exact, anls, chartqa or vqa.")] = "relaxed",
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
-    pages: Pages = None,
-    per_tier: PerTier = 100,
-    log: Log = None,
+    pages: inputs.Pages = None,
+    per_tier: inputs.PerTier = 100,
+    log: inputs.Log = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path("policy.json"),
     estimator: EstimatorName = None,
     certify: Annotated[
-        bool,
-        typer.Option("--certify", help="Choose on half of the documents, certify on the other, ship what holds."),
+        bool, typer.Option("--certify", help="Choose on half of the documents and ship only what passes on the other.")
     ] = False,
     confidence: Confidence = None,
     ceiling: Ceilings = None,
-    soft: Soft = False,
-    race: Race = False,
-    passes: Passes = None,
-    spread: Spread,
+    per_request: Annotated[
+        bool,
+        typer.Option(
+            "--per-request", help="Spend by each request's expected cost. Samples need tiers; the signal predicts them."
+        ),
+    ] = False,
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive",
+            help="Adaptive sampling: skip answers that can no longer change the choice. A fifth to all of them are "
+            "still needed; --passes limits that.",
+        ),
+    ] = False,
+    passes: Annotated[int | None, typer.Option(help="With --adaptive: the largest number of answers.")] = None,
+    workers: Workers,
     as_json: AsJson = False,
 ) -> None:
     """Answer every question at every budget, measure each tier's curve, and choose the budgets.
 
     Example: stakes calibrate samples.jsonl --model ./my-vlm --mean-budget 304 --cost high=5 --cost low=1 -o policy.json
     Example: stakes calibrate samples.jsonl --certify --confidence 0.95 --ceiling high=0.10
-    Example: stakes calibrate samples.jsonl --soft --signal learned:signal.json
-    Example: stakes calibrate samples.jsonl --race --passes 2700
+    Example: stakes calibrate samples.jsonl --per-request --signal learned:signal.json
+    Example: stakes calibrate samples.jsonl --adaptive --passes 2700
     Example: stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1 --family qwen3-vl --key-env MY_KEY
     """
     from stakes.budgets.curve import budgets_to_measure
-    from stakes.calibration.calibrate import calibrate as run_calibration
-    from stakes.calibration.calibrate import check_tiers
+    from stakes.calibration import calibrate as steps
+    from stakes.calibration.estimators import DEFAULT
+    from stakes.commands.calibrate_summary import format_adaptive, format_per_request, print_calibration
     from stakes.evaluation.fingerprint import Setting
-    from stakes.evaluation.progress import progress_on
+    from stakes.evaluation.progress import Progress
+    from stakes.evaluation.runner import RunOptions
+    from stakes.evaluation.samples import format_joined
     from stakes.tiers import parse_costs
 
-    racing, confidence = race_wanted(race, passes, confidence, certify, soft)
-    name, sure, ceilings = wanted(estimator, certify, confidence, ceiling)
-    tiers = parse_costs(cost or ["high=5", "low=1"])
-    costs = {name: tier.cost for name, tier in tiers.items()}
-    setting = Setting(mechanism, selector, metric)  # type: ignore[arg-type]
-    budgets = None if grid is None else whole_numbers("--grid", grid)
+    sampling, certification = _choices(adaptive, passes, certify, confidence, ceiling)
+    costs = {name: tier.cost for name, tier in parse_costs(cost or ["high=5", "low=1"]).items()}
+    budgets = None if grid is None else inputs.whole_numbers("--grid", grid)
+    options = steps.CalibrationOptions(
+        setting=Setting(mechanism, selector, metric),  # type: ignore[arg-type]
+        grid=budgets,
+        floor=floor,
+        estimator=estimator or DEFAULT,
+        sampling=sampling,
+        certification=certification,
+        per_request=per_request,
+    )
     log = calibration_log(output) if log is None else log
-    check_writable(output, samples, log, signal_file(signal))
+    inputs.check_writable(output, samples, log, inputs.signal_file(signal))
     budgets_to_measure(budgets, mean_budget, floor)
-    reader = read_signal(signal, costs)
-    # Soft stakes are priced against labels: what the signal gets wrong is part of the promise.
-    asked, read = gather(samples, pages, per_tier, "calibration", None if soft else reader, judge_of(signal, costs))
-    tasks = [sample.task for sample in read] or [None] * len(asked)
-    labelled = [(one.question, task, one.tier) for one, task in zip(asked, tasks, strict=True)]
-    served = serving_signal(labelled, costs) if reader is None else reader
-    check_tiers(asked, costs, served)
-    notes = ["" if soft else told_labels(read, asked), told_reading(served, [one.question for one in asked])]
-    notes.append(told_units(asked))
-    tell(*notes)
-    readings = {one.id: served(question, task).tier for one, (question, task, _) in zip(asked, labelled, strict=True)}
-    agreement = sum(readings[one.id] == one.tier for one in asked) / len(asked)
-    with who.ready() as answerer, _explained(budgets, mean_budget, answerer, mechanism):
-        found = run_calibration(
-            answerer,
-            asked,
-            costs,
-            mean_budget,
-            served,
-            log=log,
-            grid=budgets,
-            setting=setting,
-            floor=floor,
-            progress=progress_on(sys.stderr, "calibrate"),
-            spread=spread(answerer),
-            estimator=name,
-            confidence=sure,
-            ceilings=ceilings,
-            race=racing,
-            passes=passes,
-        )
-    if soft:
-        tasked = {one.id: task for one, task in zip(asked, tasks, strict=True)}
-        found = with_soft(found, asked, tasked, served, costs)
-    elif reader is None:
-        found = found.by_labels(readings)
-    counts = server_counts(answerer)
-    pieces = told_pieces(asked, found.run.outcomes.values())
-    tell(pieces)
+    reader = inputs.parse_signal(signal, costs)
+    by_label = reader is None or per_request  # per-request costs need labels: misread tiers are part of the estimate
+    prepared, read = inputs.gather_samples(
+        samples, pages, per_tier, "calibration", None if by_label else reader, inputs.parse_judge(signal, costs)
+    )
+    serving = steps.serving_signal(prepared, costs) if reader is None else reader
+    steps.check_tiers(prepared, costs, serving)
+    questions = [sample.question for sample in prepared]
+    notes = ["" if per_request else inputs.note_on_labels(read, prepared), inputs.note_on_reading(serving, questions)]
+    notes.append(format_joined(prepared))
+    inputs.print_notes(*notes)
+    right = sum(serving(sample.question, sample.task).tier == sample.tier for sample in prepared) / len(prepared)
+    with source.open() as model, _explained(budgets, mean_budget, model, mechanism):
+        run = RunOptions(Progress(sys.stderr, "calibrate"), workers(model))
+        result = steps.calibrate(
+            prepared, model, costs=costs, mean_budget=mean_budget, signal=reader, log=log,
+            options=replace(options, run=run),
+        )  # fmt: skip
+    counts = server_counts(model)
+    partial = inputs.note_on_partial_answers(prepared, result.run.outcomes.values())
+    inputs.print_notes(partial)
     try:
-        found.policy.save(output)
+        result.policy.save(output)
     except OSError as error:
         raise BadInput(f"{output} cannot be written ({error.strerror}); the answers are safe in {log}") from None
     if as_json:
-        files = {"policy": str(output), "log": str(log)}
+        record = {"policy": str(output), "log": str(log), "signal": signal, "signal_agreement": right}
         checked = {} if counts is None else {"server_counts": counts}
-        print_json(
-            {
-                **files,
-                "signal": signal,
-                "signal_agreement": agreement,
-                **found.record(),
-                **checked,
-                "notes": [*filter(None, [*notes, pieces])],
-            }
-        )
+        print_json({**record, **result.record(), **checked, "notes": [*filter(None, [*notes, partial])]})
         return
-    from stakes.commands.calibrate_summary import print_calibration
-
-    shown = agreement if reader is None or soft else None
-    print_calibration(found, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost))
-    for line in [*told_soft(found.policy), *told_race(found.raced)]:
+    shown = right if by_label else None
+    print_calibration(result, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost))
+    for line in [*format_per_request(result.policy), *format_adaptive(result.adaptive)]:
         typer.echo(line)
     if counts:
-        typer.echo(told_counts(counts))
+        typer.echo(format_server_counts(counts))
+
+
+def _choices(
+    adaptive: bool, passes: int | None, certify: bool, confidence: float | None, ceiling: list[str] | None
+) -> "tuple[AdaptiveSampling | None, Certification | None]":
+    """Adaptive sampling and certification as options of the calibration."""
+    from stakes.calibration.adaptive.sampler import AdaptiveSampling
+    from stakes.calibration.certify.certificate import CONFIDENCE, Certification
+
+    if passes is not None and not adaptive:
+        raise BadInput("--passes limits adaptive sampling; add --adaptive")
+    if (ceiling and not certify) or (confidence is not None and not certify and not adaptive):
+        raise BadInput("--confidence and --ceiling belong to a certificate; add --certify")
+    level = check_confidence(CONFIDENCE if confidence is None else confidence)
+    return (
+        AdaptiveSampling(level, passes) if adaptive else None,
+        Certification(level, parse_ceilings(ceiling)) if certify else None,
+    )
+
+
+def check_confidence(level: float) -> float:
+    """A confidence, refused outside of 0.5 to 1."""
+    if not 0.5 <= level < 1:
+        raise BadInput(f"--confidence lies between 0.5 and 1, not at {level:g}; 0.95 is usual")
+    return level
+
+
+def parse_ceilings(words: list[str] | None) -> dict[str, float]:
+    """Ceilings by tier, as typed."""
+    ceilings = inputs.tier_numbers("--ceiling", words or [], float)
+    for tier, rate in ceilings.items():
+        if not 0 < rate < 1:
+            raise BadInput(f"--ceiling {tier}={rate:g} is no error rate; give one between 0 and 1, such as {tier}=0.10")
+    return ceilings
 
 
 @contextmanager
 def _explained(grid: list[int] | None, mean_budget: int, model: object, mechanism: str) -> Iterator[None]:
-    """A budget that no image can take, and that nobody typed, is the scaled grid's: say so, and what to type."""
+    """Explain a budget that no image can take and that nobody typed: it comes from the scaled grid."""
     from stakes.budgets.curve import default_grid
 
     try:
@@ -187,16 +195,16 @@ def _explained(grid: list[int] | None, mean_budget: int, model: object, mechanis
         if grid is not None or not any(words in str(error) for words in ("smallest feasible budget", "native tokens")):
             raise
         scaled = default_grid(mean_budget)
-        goes = f"from {scaled[0]} to {scaled[-1]}" if len(scaled) > 1 else f"only to {scaled[0]}"
-        # Whoever shows its features can delete them, and deletion keeps any number.
+        span = f"from {scaled[0]} to {scaled[-1]}" if len(scaled) > 1 else f"only to {scaled[0]}"
+        # A model that exposes its features can delete tokens, and deletion keeps any number.
         deletes = mechanism == "resolution" and isinstance(error, InfeasibleBudget) and hasattr(model, "encode")
         other = ", or --mechanism deletion, which keeps any number of tokens" if deletes else ""
         raise type(error)(
-            f"the grid scaled to a mean budget of {mean_budget} goes {goes}, which these images cannot take; give "
+            f"the grid scaled to a mean budget of {mean_budget} goes {span}, which these images cannot take; give "
             f"--grid with budgets that they can, and a --mean-budget between them{other} ({error})"
         ) from None
 
 
 def calibration_log(policy: Path) -> Path:
-    """Where the answers behind a policy are kept unless one says otherwise."""
+    """The default log of a policy's answers."""
     return policy.with_suffix(".outcomes.jsonl")

@@ -1,31 +1,34 @@
-"""How a calibration reads to a person: the curves, the choice, whether it holds, and what it saves."""
+"""The summary that ``stakes calibrate`` prints: curves, budgets, held-out check, certificate, tokens."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from stakes.calibration.arms.comparison import TOLERANCE
-from stakes.calibration.calibrate import Calibration
 from stakes.calibration.certify.certificate import Certificate
-from stakes.commands.output import print_table
-from stakes.commands.plan import print_plan
+from stakes.calibration.result import Calibration
+from stakes.commands.output import format_by_tier, print_table
+from stakes.commands.plan_summary import print_plan
 
-# How a certificate reads to a person: what ships, what is promised of it, and what is not.
+if TYPE_CHECKING:
+    from stakes.budgets.policy import Policy
+    from stakes.calibration.adaptive.sampler import AdaptiveResult
 
 
 def print_shipped(found: Calibration) -> None:
-    """The budgets in the policy, where they are not simply the optimum shown above, and the certificate."""
+    """Print the certificate, or which estimator the policy's budgets rest on."""
     if found.certificate is not None:
         print_certificate(found.certificate)
     elif dict(found.policy.budgets) != dict(found.plan.allocation.budgets):
-        budgets = ", ".join(f"{tier} {budget}" for tier, budget in found.policy.budgets.items())
-        typer.echo(f"By {found.policy.estimator} the policy has {budgets}.\n")
+        typer.echo(f"By {found.policy.estimator} the policy has {format_by_tier(found.policy.budgets)}.\n")
     else:
         typer.echo(f"Curves by {found.policy.estimator}.")
 
 
 def print_certificate(certificate: Certificate) -> None:
-    """The whole certificate."""
+    """Print what ships and with which bounds."""
     rows = [(tier, bound.budget, bound.error, f"{bound.upper:.3f}") for tier, bound in certificate.upper_errors.items()]
     sure = f"{certificate.confidence:.4g}"
     typer.echo(f"Certificate at {sure} confidence: {certificate.shipped} budgets ship.")
@@ -36,7 +39,7 @@ def print_certificate(certificate: Certificate) -> None:
     )
     test = certificate.no_harm
     if test is not None:
-        budgets = ", ".join(f"{tier} {budget}" for tier, budget in test.budgets.items())
+        budgets = format_by_tier(test.budgets)
         typer.echo(f"{budgets} against uniform {test.uniform}: CWE gain {test.gain:+.3f}, at least {test.lower:+.3f}.")
     for ceiling in certificate.ceilings.values():
         typer.echo(f"{ceiling}.")
@@ -52,11 +55,11 @@ def print_calibration(
     *,
     stated: bool = True,
 ) -> None:
-    """Print the whole page; ``stated``: somebody gave the costs."""
+    """Print the whole summary; ``stated``: the user gave the costs."""
     if found.policy.basis == "legibility":
-        typer.echo("LEGIBILITY, not a VLM's error: whether the print at each answer's place can still be read.")
-    if len(found.apart):
-        typer.echo(f"{found.apart}.")
+        typer.echo("LEGIBILITY, not a VLM's error: whether the text at each answer's position can still be read.")
+    if len(found.excluded):
+        typer.echo(f"{found.excluded}.")
     budgets = sorted({budget for curve in found.curves.values() for budget in curve.budgets})
     rows = [
         (budget, *(f"{curve.error(budget):.3f}" if budget in curve.budgets else "" for curve in found.curves.values()))
@@ -68,7 +71,7 @@ def print_calibration(
     as_planned = found.certificate is None or dict(found.policy.budgets) == dict(found.plan.allocation.budgets)
     title = "Budgets" if as_planned else "Budgets, before the certificate"
     print_plan(found.plan, found.curves, source, found.policy.estimator, title=title, stated=stated)
-    if found.certificate is None:  # which halves the documents otherwise, and so has another number for the same
+    if found.certificate is None:  # a certificate splits the documents differently and would show another number
         _print_held_out(found)
     print_shipped(found)
     native, spent = found.native_tokens, found.spent
@@ -79,9 +82,9 @@ def print_calibration(
     ran = found.run
     if ran.answered:
         rate = ran.answered / ran.seconds if ran.seconds else 0.0
-        typer.echo(f"{ran.answered:,} of {len(ran.outcomes):,} answers are new, {rate:.1f} a second.")
+        typer.echo(f"{ran.answered:,} of {len(ran.outcomes):,} answers are new, {rate:.1f} per second.")
     if ran.retiered:
-        typer.echo(f"Tiers of {ran.retiered} questions are read otherwise than before; their answers are kept.")
+        typer.echo(f"{ran.retiered} questions have another tier than before; their answers are kept.")
     if ran.changed:
         typer.echo(f"{ran.changed} answers of a redone batch differ from the log: this model is not deterministic.")
     if agreement is not None:
@@ -90,12 +93,13 @@ def print_calibration(
             f"Calibrated on the labels; the policy reads tiers by {kind}, which agrees with {agreement:.1%} of them."
         )
     if found.served is not None:
-        told = found.served
+        served = found.served
         typer.echo(
-            f"All of the above is of requests that name their tier. As it reads them, the same budgets give these "
-            f"questions a CWE of {told.cwe:.3f} at {told.tokens:.0f} tokens an image; named, {told.by_label:.3f} at "
-            f"{told.label_tokens:.0f}; uniform {told.uniform_budget}, {told.uniform:.3f}. Name tiers in the header "
-            f"x-stakes-tier, train a signal on the labels, or calibrate with --signal {kind} or --soft."
+            f"All of the above holds for requests that name their tier. As {kind} reads them, the same budgets give "
+            f"these questions a CWE of {served.cwe:.3f} at {served.tokens:.0f} tokens per image; with named tiers "
+            f"{served.by_label:.3f} at {served.label_tokens:.0f}; uniform {served.uniform_budget}: "
+            f"{served.uniform:.3f}. Name tiers in the header x-stakes-tier, train a signal on the labels, or calibrate "
+            f"with --signal {kind} or --per-request."
         )
     typer.echo(f"Policy in {output}, answers in {log}.")
 
@@ -111,21 +115,51 @@ def _print_held_out(found: Calibration) -> None:
             f"there is nothing to compare on the other {check.tested_on}."
         )
         return
-    chosen = ", ".join(f"{tier} {budget}" for tier, budget in check.budgets.items())
-    gain = check.gain
-    sure = "helps" if gain.low > 0 else "hurts" if gain.high < 0 else "is not told from luck"
-    verdict = "is not told yet" if gain.few else sure
+    chosen, gain = format_by_tier(check.budgets), check.gain
+    known = "helps" if gain.low > 0 else "hurts" if gain.high < 0 else "is not significantly better or worse"
+    verdict = "cannot be judged yet" if gain.few else known
     mine, even = check.mean_tokens, check.uniform_mean_tokens
-    tested, spent = f"the choice {verdict}", f"at {mine:.0f} tokens an image against {even:.0f}"
+    tested, spent = f"the choice {verdict}", f"at {mine:.0f} tokens per image against {even:.0f}"
     if mine > (1 + TOLERANCE["resolution"]) * even:  # by more than arms may differ
         tested = "tested"
         spent = (
-            f"at more tokens an image ({mine:.0f} against {even:.0f}), so this is no proof; stakes evaluate compares "
+            f"at more tokens per image ({mine:.0f} against {even:.0f}), so this is no proof; stakes evaluate compares "
             "at equal tokens"
         )
     span = f"({gain.few})" if gain.few else f"[{gain.low:+.3f}, {gain.high:+.3f}]"
     typer.echo(
         f"Held out: chosen on {check.chosen_on} documents ({chosen}), {tested} on the other {check.tested_on}: CWE "
-        f"falls by {gain.value:+.3f} {span} from uniform {check.uniform_budget}, {spent}; dearest tier "
-        f"{check.dear.b}:{check.dear.c}, p = {check.dear.p:.2g}."
+        f"falls by {gain.value:+.3f} {span} from uniform {check.uniform_budget}, {spent}; wins : losses in the most "
+        f"expensive tier {check.high_cost.b}:{check.high_cost.c}, p = {check.high_cost.p:.2g}."
     )
+
+
+def format_per_request(policy: "Policy") -> Iterator[str]:
+    """What per-request costs are estimated to give, as sentences."""
+    if policy.per_request is None or policy.per_request.estimate is None:
+        return
+    p = policy.per_request.estimate
+    yield (
+        f"Per-request costs: a token is worth {policy.per_request.price:.3g} of cost. With predicted tiers "
+        f"({p['right']:.1%} right), on other documents: CWE {p['cwe']:.3f} at {p['tokens']:.0f} tokens per "
+        f"image; one budget per tier {p['hard_cwe']:.3f} at {p['hard_tokens']:.0f}."
+    )
+    yield (
+        f"At cost ratios from {p['same_from']:.3g} to {p['same_to']:.3g} (stated: {p['ratio']:.3g}) at most 1 % of the "
+        "budgets would change."
+    )
+
+
+def format_adaptive(result: "AdaptiveResult | None") -> Iterator[str]:
+    """What adaptive sampling skipped, and what it could not rule out, as sentences."""
+    if result is None:
+        return
+    yield (
+        f"Adaptive sampling: {result.passes:,} of {result.of:,} answers ({result.passes / result.of:.0%}); ruled out "
+        f"{result.ruled_out} of {result.candidates} choices, with {result.confidence:.4g} confidence."
+    )
+    if result.dropped_early:
+        yield (
+            f"{result.dropped_early} more were dropped early because of the pass limit, without evidence against them; "
+            "raise --passes to test them."
+        )

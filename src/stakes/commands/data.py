@@ -1,21 +1,21 @@
-"""``stakes data``: look at a samples file, fetch a benchmark, draw synthetic pages."""
+"""``stakes data``: check a samples file, fetch a benchmark, draw synthetic pages."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.output import AsJson, print_json
+from stakes.commands.inputs import check_distinct
+from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.errors import BadInput
-from stakes.evaluation.progress import share_done
+from stakes.evaluation.progress import progress_bar
 
 if TYPE_CHECKING:
-    from stakes.data.validate import Findings, Problem
+    from stakes.data.validate import FileReport
 
-
-app = typer.Typer(help="Look at a samples file, fetch a benchmark, draw synthetic pages.", no_args_is_help=True)
+app = typer.Typer(help="Check a samples file, fetch a benchmark, draw synthetic pages.", no_args_is_help=True)
 
 Family = Annotated[str, typer.Option(help="The model family whose tokens are counted, such as qwen2.5-vl.")]
 Out = Annotated[Path, typer.Option(help="A folder for samples.jsonl and its images.")]
@@ -29,28 +29,25 @@ def check(
     quick: Annotated[bool, typer.Option("--quick", help="Read only the headers of images, not their pixels.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a samples file holds and name every line that is wrong; nothing is mended.
+    """Summarize a samples file and name every line that is wrong; nothing is changed.
 
     Example: stakes data check questions.jsonl --largest-budget 576
     """
-    from stakes.data.sight import native_tokens, page_count
-    from stakes.data.validate import check as look
+    from stakes.data import validate
 
-    native = native_tokens(family, decode=not quick)
-    size = file.stat().st_size if file.is_file() else 0
-    with share_done("checking", size) as advance:
-        found = look(file, native, largest_budget=largest_budget, pages=page_count, advance=advance)
+    with progress_bar("checking", file.stat().st_size if file.is_file() else 0) as advance:
+        found = validate.check(file, family, largest_budget=largest_budget, decode=not quick, advance=advance)
     if as_json:
         print_json({**found.record(), "family": family})
     else:
-        for line in _page(found, family):
+        for line in _summary(found, family):
             typer.echo(line)
     if not found.usable:
         fatal = [problem for problem in found.problems if problem.fatal]
         lines = len({problem.line for problem in fatal if problem.line is not None})
-        where = f" on {lines} {'line' if lines == 1 else 'lines'}" if lines else ""
-        count = f"{len(fatal)} {'problem' if len(fatal) == 1 else 'problems'}"
-        raise BadInput(f"{file} cannot be used as it is: {count}{where}, all named above; mend or remove them")
+        where = f" on {lines} line{'s' if lines > 1 else ''}" if lines else ""
+        count = f"{len(fatal)} problem{'s' if len(fatal) > 1 else ''}"
+        raise BadInput(f"{file} cannot be used as it is: {count}{where}, all named above; fix or remove them")
 
 
 @app.command()
@@ -58,46 +55,40 @@ def fetch(
     dataset: Annotated[str, typer.Argument(help="docvqa, chartqa, infographicvqa, textvqa or vqav2.")],
     out: Out,
     per_tier: Annotated[int, typer.Option(help="Questions of each tier.", min=1)] = 300,
-    skip: Annotated[int, typer.Option(help="Rows passed over before the scan begins.", min=0)] = 0,
-    parquet: Annotated[
-        Path | None, typer.Option(help="A local copy in the hub's columns, file or folder, in place of the hub.")
+    skip: Annotated[int, typer.Option(help="Rows to skip before the scan begins.", min=0)] = 0,
+    parquet: Annotated[Path | None, typer.Option(help="A local copy of the hub's files: a file or a folder.")] = None,
+    exclude: Annotated[
+        list[Path] | None, typer.Option(help="A folder fetched earlier, whose rows must not be used again; repeatable.")
     ] = None,
-    apart_from: Annotated[
-        list[Path] | None, typer.Option(help="A folder fetched before whose rows must not be looked at again.")
-    ] = None,
-    as_tier: Annotated[
-        str | None, typer.Option(help="Put every question into this tier, in place of the keyword rule.")
-    ] = None,
+    as_tier: Annotated[str | None, typer.Option(help="The tier of every question, in place of keywords.")] = None,
     family: Family = "qwen2.5-vl",
     as_json: AsJson = False,
 ) -> None:
-    """Take a benchmark by the paper's protocol: longer side 1008, 640 native tokens or more, tiers filled in order.
+    """Fetch a benchmark by the paper's protocol: longer side 1008, 640 native tokens or more, tiers filled in order.
 
     Example: stakes data fetch docvqa --out docvqa --per-tier 300 --skip 257
     """
-    from stakes.commands.inputs import check_apart
-    from stakes.data.hub import FILE, Selection, scan, write
-    from stakes.data.sight import sight
+    from stakes.data.hub import FILE, RowRange, scan, write
     from stakes.signals import TaskIdentity
 
-    check_apart(out / FILE, *(place / FILE if place.is_dir() else place for place in apart_from or ()))
+    check_distinct(out / FILE, *(path / FILE if path.is_dir() else path for path in exclude or ()))
     scanned = scan(
         dataset,
-        sight(family),
+        family,
         per_tier=per_tier,
         start=skip,
         signal=None if as_tier is None else TaskIdentity({dataset: as_tier}),
-        apart_from=[Selection.load(place) for place in apart_from or ()],
+        exclude=[RowRange.load(path) for path in exclude or ()],
         parquet=parquet,
     )
-    with share_done(f"fetching {dataset}", per_tier * len(scanned.taken)) as advance:
+    with progress_bar(f"fetching {dataset}", per_tier * len(scanned.taken)) as advance:
         write(scanned, out, done=lambda: advance(1))
     if as_json:
         print_json({"samples": str(out / "samples.jsonl"), **scanned.record()})
         return
-    typer.echo(f"samples  {_counts(scanned.taken)} in {out / 'samples.jsonl'}")
-    seen = scanned.selection
-    typer.echo(f"scanned  {seen.scanned} rows: {seen}; a later set may start with --skip {seen.stop}")
+    rows = scanned.rows
+    typer.echo(f"samples  {format_by_tier(scanned.taken)} in {out / 'samples.jsonl'}")
+    typer.echo(f"scanned  {rows.scanned} rows: {rows}; a later set may start with --skip {rows.stop}")
     small = f"{scanned.small} with fewer than {scanned.min_native} native tokens at the permitted size"
     typer.echo(f"skipped  {small}, {scanned.surplus} of a tier that was full")
 
@@ -107,41 +98,46 @@ def draw(
     family: Annotated[str, typer.Argument(help="forms, charts, infographics, signs, shapes or swatches.")],
     out: Out,
     per_tier: Annotated[int, typer.Option(help="Questions of each tier.", min=1)] = 60,
-    split: Annotated[str, typer.Option(help="train, calibration or test: pages never recur across them.")] = "test",
-    start: Annotated[int, typer.Option(help="The first page's number.", min=0)] = 0,
+    split: Annotated[str, typer.Option(help="train, calibration or test, which share no page.")] = "test",
+    start: Annotated[int, typer.Option(help="The number of the first page.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Write synthetic pages as samples; swatches are the solid colours of the cross-task diagnostic.
+    """Write synthetic pages as samples; swatches are the solid colors of the cross-task diagnostic.
 
-    Example: stakes data draw swatches --out colours --per-tier 60
+    Example: stakes data draw swatches --out colors --per-tier 60
     """
-    from stakes.data.export import export, page_items
+    from stakes.data.export import export, page_samples
 
-    with share_done(f"drawing {family}", per_tier * (1 if family == "swatches" else 2)) as advance:
-        count = export(page_items(family, split, per_tier, start=start), out, done=lambda: advance(1))
+    with progress_bar(f"drawing {family}", per_tier * (1 if family == "swatches" else 2)) as advance:
+        count = export(page_samples(family, split, per_tier, start=start), out, done=lambda: advance(1))
     if as_json:
         print_json({"samples": str(out / "samples.jsonl"), "family": family, "split": split, "count": count})
     else:
         typer.echo(f"samples  {count} in {out / 'samples.jsonl'}")
 
 
-def _page(found: "Findings", family: str) -> Iterator[str]:
+def _summary(found: "FileReport", family: str) -> Iterator[str]:
     images, most = len(found.images), max(found.images.values(), default=0)
     source = {"file": "the file", "signal": "the keyword rule"}
-    told = " and ".join(f"{n} by {source[where]}" for where, n in found.tiers_from.items())
+    origin = " and ".join(f"{n} by {source[where]}" for where, n in found.tiers_from.items())
     yield f"samples    {found.samples} on {found.documents} documents, {images} images, at most {most} on one image"
-    yield f"tiers      {_counts(found.tiers) or 'none'}" + (f" ({told})" if told else "")
+    yield f"tiers      {format_by_tier(found.tiers) or 'none'}" + (f" ({origin})" if origin else "")
     if found.read_otherwise:
         labelled = f"{found.read_otherwise} of {found.tiers_from['file']}"
-        yield f"to know    the file's labels disagree with the keyword rule on {labelled}; --signal tier uses them"
+        yield f"note       the file's labels disagree with the keyword rule on {labelled}; --signal tier uses them"
     if found.native_range is not None:
         least, middle, largest = found.native_range
         yield f"native     {least} to {largest} visual tokens in {family}, median {middle}"
     for key, count in found.ignored_keys.items():
         yield f"ignored    the key {key!r} on {count} lines: no sample has it"
-    for fatal, title in ((True, "unusable"), (False, "to know")):
-        for message, lines in _grouped(found, fatal).items():
-            yield f"{title:<10} {lines}{message}"
+    for fatal, title in ((True, "unusable"), (False, "note")):
+        lines = defaultdict[str, list[int]](list)  # of problems with the same message, such as those of one image
+        for problem in found.problems:
+            if problem.fatal == fatal:
+                lines[problem.message] += [] if problem.line is None else [problem.line]
+        for message, numbers in lines.items():
+            where = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
+            yield f"{title:<10} {where}{message}"
     short, up_to = len({p.line for p in found.problems if p.kind == "native"}), ""
     if short and found.native_range is not None:
         below = f"{short} samples have fewer native tokens than {found.largest_budget}"
@@ -149,20 +145,3 @@ def _page(found: "Findings", family: str) -> Iterator[str]:
         up_to = f" at budgets up to {found.native_range[0]}"
     if found.usable:
         yield f"Every line can be used{up_to}."
-
-
-def _grouped(found: "Findings", fatal: bool) -> dict[str, str]:
-    """Problems that read the same, such as those of one image, with all of their lines."""
-    groups: dict[str, list[Problem]] = defaultdict(list)
-    for problem in found.problems:
-        if problem.fatal == fatal:
-            groups[problem.message].append(problem)
-    return {message: _lines([p.line for p in group if p.line is not None]) for message, group in groups.items()}
-
-
-def _lines(numbers: list[int]) -> str:
-    return f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
-
-
-def _counts(tiers: dict[str, Any]) -> str:
-    return ", ".join(f"{tier} {n}" for tier, n in tiers.items())

@@ -1,22 +1,28 @@
-"""How a command speaks: a page of tables for people, or one JSON object for machines."""
+"""Command output: tables for people, or one JSON object for scripts."""
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from stakes.aliases import with_old_keys
+
+if TYPE_CHECKING:
+    from stakes.experiments.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 def print_json(record: object) -> None:
-    """One object on stdout; infinities and NaN, which JSON has no word for, become null."""
-    typer.echo(json.dumps(clean(record), ensure_ascii=False, indent=1))
+    """Print one JSON object, with keys of version 0.1 next to their new names; infinities and NaN become null."""
+    typer.echo(json.dumps(with_old_keys(clean(record)), ensure_ascii=False, indent=1))
 
 
 def clean(value: Any) -> Any:
-    """The same with null for what JSON has no word for."""
+    """The value with null for infinities and NaN, which JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -27,7 +33,7 @@ def clean(value: Any) -> Any:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table as wide as the terminal, or as wide as it needs when the output is no terminal."""
+    """Print a table as wide as the terminal, or at least 160 columns when the output is not a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -46,14 +52,34 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     console.print(table)
 
 
+def print_measured(table: "Table") -> None:
+    """Print a measured table and its findings."""
+    print_table(table.title, table.columns, table.rows)
+    for line in table.findings:
+        typer.echo(f"  - {line}")
+    typer.echo("")
+
+
+def save_record(path: Path, record: object) -> None:
+    """Write a JSON file whole or not at all; infinities and NaN become null."""
+    from stakes.evaluation.fingerprint import save_json
+
+    save_json(path, clean(record))
+
+
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table for a page of the documentation."""
+    """A table as Markdown."""
     lines = [columns, ["---"] * len(columns), *([show(cell) for cell in row] for row in rows)]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
+def format_by_tier(values: Mapping[str, object]) -> str:
+    """``high 576, low 32``"""
+    return ", ".join(f"{tier} {value}" for tier, value in values.items())
+
+
 def show(value: object) -> str:
-    """Numbers as a person writes them: rates to three decimals, tiny p-values in powers of ten, nothing for None."""
+    """A table cell: rates to three decimals, tiny p-values in scientific notation, empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, float):

@@ -1,114 +1,119 @@
-"""``stakes serve``: an OpenAI-compatible door that fits every image to the budget of its question's tier."""
+"""``stakes serve``: an OpenAI-compatible gateway that fits every image to the budget of its question's tier.
 
-from collections.abc import Iterator
+Most options are generated from ``gateway.settings``, where each is declared once with its default and description.
+"""
+
+import inspect
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands.inputs import SERVED_SIGNAL_HELP, served_signal, signal_file
-from stakes.commands.output import AsJson, print_json
-from stakes.commands.serve_rules import about_policy, conditions_source, first_words, policy_of, read_settings, within
+from stakes.commands.inputs import SERVED_SIGNAL_HELP, parse_served_signal, signal_file, tier_numbers
+from stakes.commands.options import replace_signature
+from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.errors import BadInput
+from stakes.gateway.settings import Option, Settings, declared_options
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
+    from stakes.calibration.certify.drift import Conditions
+
+FAMILY = "qwen2.5-vl"
 
 
-EMBEDDED, FAMILY = "embedded", "qwen2.5-vl"
+def read_settings(context: typer.Context, path: Path | None) -> Path | None:
+    """Read options from a TOML file, such as ``shadow = 0.01``; options on the command line win."""
+    if path is None:
+        return None
+    try:
+        record = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"no settings can be read from {path} ({error})") from None
+    known = {one.name for one in context.command.params} - {"settings_file", "help"}
+    chosen = {name.replace("-", "_"): value for name, value in record.items()}
+    for name in chosen:
+        if name not in known:
+            raise BadInput(f"{path} sets {name!r}, which is no option of serve; see stakes serve --help")
+    context.default_map = {**(context.default_map or {}), **chosen}
+    return path
 
 
+def within(least: float, most: float = math.inf) -> Callable[[float | None], float | None]:
+    """An option callback that refuses numbers outside these bounds; nan and infinity are always outside."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not (least <= value <= most and math.isfinite(value)):
+            bounds = f"from {least:g} to {most:g}" if math.isfinite(most) else f"of at least {least:g}"
+            raise typer.BadParameter(f"give a number {bounds}, not {value}")
+        return value
+
+    return check
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with one option per declared setting in place of its parameter ``typed``."""
+    declared = list(declared_options())
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        typed = {option.name: given.pop(option.name) for option in declared}
+        command(**given, typed=typed)
+
+    parameters: list[inspect.Parameter] = []
+    for name, own in inspect.signature(command).parameters.items():
+        parameters += [_parameter(option) for option in declared] if name == "typed" else [own]
+    replace_signature(run, parameters)
+    return run
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    """One setting as a parameter that typer reads."""
+    flags = [f"--{option.name.replace('_', '-')}"] if option.switch else []
+    bounds = None if option.least is None else within(option.least, math.inf if option.most is None else option.most)
+    kind = option.kind | None if option.default is None else option.kind
+    annotation = Annotated[kind, typer.Option(*flags, callback=bounds, help=option.help)]  # type: ignore[valid-type]
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)
+
+
+@with_settings
 def serve(
     policy: Annotated[Path | None, typer.Option(help="The policy file that calibrate wrote.")] = None,
     budget: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Without a policy: what a tier gets, as high=576; one for each tier, chosen and not measured."
-        ),
+        typer.Option(help="Without a policy: the budget of a tier, as high=576; once per tier. Not measured."),
     ] = None,
     mean_budget: Annotated[
         int | None,
-        typer.Option(
-            callback=within(1), help="With --budget: the mean that traffic is held to. Default: the largest of them."
-        ),
+        typer.Option(callback=within(1), help="With --budget: the mean to keep. Default: the largest budget."),
     ] = None,
     family: Annotated[
         str | None,
-        typer.Option(help=f"With --budget: the upstream model's family. Default: {FAMILY}; of a model here, its own."),
+        typer.Option(help=f"With --budget: the upstream model's family. Default: {FAMILY}, or the local model's own."),
     ] = None,
-    upstream: Annotated[
-        str,
-        typer.Option(
-            help="An OpenAI-compatible address such as http://127.0.0.1:8000/v1, embedded (or another shipped reader), "
-            "or a folder."
-        ),
-    ] = EMBEDDED,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(callback=within(0, 65535), help="Where to listen; 0 for any free port.")] = 8080,
-    mode: Annotated[str, typer.Option(help="enforce, or observe: decide and report, change nothing.")] = "enforce",
-    fail: Annotated[
-        str, typer.Option(help="closed refuses a request that cannot be fitted, open passes it on as it came.")
-    ] = "closed",
     signal: Annotated[str | None, typer.Option(help=f"{SERVED_SIGNAL_HELP} Files are reloaded.")] = None,
-    actuator: Annotated[
-        str, typer.Option(help="How budgets reach the upstream: pixels, vllm, lmdeploy, detail or gemini.")
-    ] = "pixels",
-    encoding: Annotated[str, typer.Option(help="Fitted images are sent as png (exact) or jpeg (smaller).")] = "png",
-    remote: Annotated[
-        str, typer.Option(help="Image addresses of other hosts: pass them on uncompressed, or refuse them.")
-    ] = "pass",
-    remote_host: Annotated[
-        list[str] | None, typer.Option(help="A host whose images may be fetched, such as *.example.com; repeatable.")
-    ] = None,
-    key_file: Annotated[
-        Path | None, typer.Option(help="Keys that clients need, one a line. Default: the client's key is passed on.")
-    ] = None,
-    upstream_key_file: Annotated[Path | None, typer.Option(help="The key that the upstream is asked with.")] = None,
-    no_bypass: Annotated[bool, typer.Option("--no-bypass", help="Refuse x-stakes-bypass.")] = False,
-    log_questions: Annotated[bool, typer.Option("--log-questions", help="Write questions into the log.")] = False,
-    keep_images: Annotated[
-        int,
-        typer.Option(
-            callback=within(0, 1000),
-            help="Requests whose images and question the live page at / shows, in memory only.",
-        ),
-    ] = 0,
-    telemetry: Annotated[
-        str | None, typer.Option(help="OpenTelemetry to console, to an http(s) address of OTLP, or global.")
-    ] = None,
-    shadow: Annotated[
-        float, typer.Option(help="Share of fitted requests, such as 0.01, asked again at native size to watch by.")
-    ] = 0.0,
-    shadow_at_once: Annotated[
-        int, typer.Option(callback=within(1), help="Shadow answers under way at most; others are dropped.")
-    ] = 1,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(callback=within(0, 65535), help="The port to listen on; 0 for any free port.")
+    ] = 8080,
+    *,
+    typed: Mapping[str, Any],
     shadow_outcomes: Annotated[
-        Path | None, typer.Option(help="The calibration's outcomes: how often its answers differed at full budget.")
+        Path | None,
+        typer.Option(help="The calibration's outcomes, which say how often answers differed at full budget."),
     ] = None,
     shadow_allow: Annotated[
-        list[str] | None, typer.Option(help="Instead: how often answers of a tier may differ, as high=0.1; repeatable.")
+        list[str] | None, typer.Option(help="Instead: how often a tier's answers may differ, as high=0.1; repeatable.")
     ] = None,
-    probe: Annotated[bool, typer.Option(help="Ask the upstream at the start whether its tokens follow.")] = True,
-    probe_model: Annotated[
-        str | None, typer.Option(help="The model that the probe asks. Default: the first that the upstream lists.")
-    ] = None,
-    max_body_mb: Annotated[int, typer.Option(callback=within(1), help="Largest request.")] = 64,
-    max_images: Annotated[int, typer.Option(callback=within(1), help="Most images in a request.")] = 50,
-    max_megapixels: Annotated[float, typer.Option(callback=within(0.001), help="Largest image.")] = 89.0,
-    workers: Annotated[int, typer.Option(callback=within(1), help="Threads that fit images.")] = 2,
-    connect_timeout: Annotated[
-        float, typer.Option(callback=within(0.001), help="Seconds for the upstream to take a connection.")
-    ] = 5.0,
-    read_timeout: Annotated[
-        float, typer.Option(callback=within(0.001), help="Seconds between two pieces of an answer.")
-    ] = 300.0,
-    total_timeout: Annotated[float, typer.Option(callback=within(0.001), help="Seconds for a whole answer.")] = 1800.0,
     drain: Annotated[
-        float, typer.Option(callback=within(0), help="Seconds that streams may go on after a stop was asked for.")
+        float, typer.Option(callback=within(0), help="Seconds that streams may continue after a stop signal.")
     ] = 30.0,
-    settings_file: Annotated[  # noqa: ARG001 - its callback has read it
+    settings_file: Annotated[  # noqa: ARG001 - its callback reads it
         Path | None,
         typer.Option(
             "--settings", is_eager=True, callback=read_settings, help="A TOML file of these options; options win."
@@ -116,90 +121,142 @@ def serve(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a gateway: clients change only their base URL, and every image costs what its question is worth.
+    """Serve a gateway: clients change only their base URL, and every image gets the budget of its question.
 
     Example: stakes serve --policy policy.json --upstream http://127.0.0.1:8000/v1
     """
     try:
         from stakes.gateway import app as gateway
-        from stakes.gateway import reload, settings
-        from stakes.gateway import run as running
+        from stakes.gateway import reload, run
         from stakes.gateway.monitoring import logs
-        from stakes.gateway.proxy import http_limits as door
+        from stakes.gateway.proxy.http_limits import server_options
     except ImportError as error:
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
 
     def source(own: str | None = None) -> "Policy":
-        rules = policy_of(policy, budget, mean_budget, family or own or FAMILY)
+        rules = read_policy(policy, budget, mean_budget, family or own or FAMILY)
         if own not in (None, rules.family):
-            raise BadInput(f"these budgets are tokens of {rules.family}, and the model of {upstream!r} is {own}")
-        return reload.with_signal(rules, served_signal(signal, rules.costs) if signal else None)
+            raise BadInput(f"these budgets are tokens of {rules.family}, but {typed['upstream']!r} is {own}")
+        if signal:
+            rules.use(parse_served_signal(signal, rules.costs))
+        return rules
 
-    conditions = conditions_source(shadow_outcomes, shadow_allow)
-    source()  # a bad policy is told before a model is loaded
-    with _upstream(upstream) as (address, own):
-        chosen: dict[str, Any] = {
-            "mode": mode, "fail": fail, "actuator": actuator, "encoding": encoding, "remote": remote,
-        }  # fmt: skip
-        made = settings.Settings(
-            upstream=address,
-            **chosen,
-            remote_hosts=tuple(remote_host or ()),
-            client_keys=keys_of(key_file) if key_file else (),
-            upstream_key=keys_of(upstream_key_file)[0] if upstream_key_file else None,
-            allow_bypass=not no_bypass,
-            log_questions=log_questions,
-            keep_images=keep_images,
-            shadow=shadow,
-            shadow_at_once=shadow_at_once,
-            telemetry=telemetry,
-            probe=probe,
-            probe_model=probe_model,
-            limits=settings.Limits(
-                body_bytes=max_body_mb << 20, images=max_images, pixels=int(max_megapixels * 1e6), workers=workers
-            ),
-            timeouts=settings.Timeouts(connect_s=connect_timeout, read_s=read_timeout, total_s=total_timeout),
-        )
-        made.check_host(host)
+    conditions = drift_limits(shadow_outcomes, shadow_allow)
+    source()  # report a bad policy before a model is loaded
+    with _upstream(typed["upstream"]) as (address, own):
+        settings = Settings.from_options(address, typed)
+        settings.check_host(host)
         files = tuple(path for path in (policy, signal_file(signal or "")) if path is not None)
-        served = reload.Served.start(
-            partial(source, own), files, lambda rules: gateway.check_policy(rules, made, conditions)
+        served = reload.Served(
+            partial(source, own), files, lambda rules: gateway.check_policy(rules, settings, conditions)
         )
 
         def ready(here: str) -> None:
             logs.write_to_stderr()
-            about = {"address": f"{here}/v1", "upstream": address, "mode": mode, **about_policy(served.rules.policy)}
-            print_json(about) if as_json else typer.echo(first_words(about))
+            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode}
+            record = {**start, **describe_policy(served.rules.policy)}
+            print_json(record) if as_json else typer.echo(format_start(record))
 
-        app = gateway.create_app(made, served, conditions=conditions)
-        running.serve(app, host, port, ready, **door.server_options(made.limits, drain))
+        app = gateway.create_app(settings, served, conditions=conditions)
+        run.serve(app, host, port, ready, **server_options(settings.limits, drain))
 
 
 @contextmanager
 def _upstream(word: str) -> Iterator[tuple[str, str | None]]:
-    """The address to forward to, and the model's family where it is known.
-
-    A model on this machine is served beside the gateway for as long as it runs.
-    """
-    from stakes.gateway import run as running
-
+    """The address to forward to, and the model's family where it is known; a local model is served next to it."""
     if word.startswith(("http://", "https://")):
         yield word, None
         return
-    from stakes.gateway.local_server.app import app_of
+    from stakes.gateway import run
+    from stakes.gateway.local_server.app import create_model_app
     from stakes.models import load
 
     model = load(word)
-    with running.running(app_of(model, Path(word).name)) as address:
+    with run.running(create_model_app(model, Path(word).name)) as address:
         yield f"{address}/v1", model.family
 
 
-def keys_of(path: Path) -> tuple[str, ...]:
-    """Keys from a file, one a line, so that none stands in a list of processes."""
-    try:
-        keys = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-    except (OSError, ValueError):
-        raise BadInput(f"no keys can be read from {path}") from None
-    if not keys:
-        raise BadInput(f"{path} holds no key; write one a line")
-    return keys
+def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
+    """The file's policy, or an uncalibrated one from ``--budget``."""
+    from stakes.budgets.policy import Policy
+    from stakes.signals import KeywordRule
+    from stakes.tiers import PAPER_TIERS
+
+    if (path is None) == (not budgets):
+        raise BadInput("give --policy FILE, or budgets of your own such as --budget high=576 --budget low=64")
+    if path is not None:
+        if mean is not None:
+            raise BadInput("the mean budget comes from the policy; --mean-budget is for --budget")
+        return Policy.load(path)
+    chosen = tier_numbers("--budget", budgets or [], int)
+    for tier, tokens in chosen.items():
+        if tokens < 1:
+            raise BadInput(f"--budget {tier}={tokens} is no budget; give at least 1 token, as high=576")
+    for tier in KeywordRule().tiers:
+        if tier not in chosen:
+            least = min(chosen.values())
+            raise BadInput(
+                f"questions are read as {' or '.join(KeywordRule().tiers)}; give {tier} a budget too: "
+                f"--budget {tier}={max(1, least // 6) if tier == 'low' else least}"
+            )
+    costs = {tier.name: tier.cost for tier in PAPER_TIERS}
+    # Costs only order the tiers here: the paper's for its own tiers, else the tier with more tokens costs more.
+    plans = {
+        name: {"cost": costs[name] if set(chosen) <= set(costs) else float(tokens), "budget": tokens}
+        for name, tokens in chosen.items()
+    }
+    record = {
+        "schema": 1, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
+        "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
+    }  # fmt: skip
+    return Policy.from_record(record, "--budget")
+
+
+def describe_policy(rules: "Policy") -> dict[str, Any]:
+    """What is served, as JSON."""
+    from stakes.budgets.controller import Controller
+    from stakes.gateway.reload import policy_warnings
+
+    first = rules.budgets  # with per-request costs each request has its own
+    if rules.per_request is None:
+        state = Controller.from_policy(rules).state()
+        first = {tier: round(state[f"budget_{tier}"]) for tier in rules.tiers}
+    calibrated = rules.fingerprint != "uncalibrated"
+    return {
+        "family": rules.family, "budgets": rules.budgets, "mean_budget": rules.mean_budget,
+        "origin": f"policy {rules.fingerprint:.12}" if calibrated else "chosen, not calibrated",
+        "basis": rules.basis, "begins_with": first, "warnings": policy_warnings(rules),
+    }  # fmt: skip
+
+
+def format_start(record: Mapping[str, Any]) -> str:
+    """The first lines that ``serve`` prints: addresses, mode, budgets, and a line per warning."""
+    budgets = format_by_tier(record["budgets"])
+    line = f"{record['address']} → {record['upstream']} ({record['mode']}; budgets {budgets}; {record['origin']})"
+    if record["begins_with"] != record["budgets"]:  # the optimum may mix two budgets in a tier
+        line += f"\nat first, images get on average: {format_by_tier(record['begins_with'])}"
+    return "\n".join([line, *(f"warning: {sentence}" for sentence in record["warnings"])])
+
+
+def drift_limits(outcomes: Path | None, allowed: list[str] | None) -> "Callable[[Policy], Conditions]":
+    """The limits of drift monitoring: ``--shadow-allow``, else the calibration's outcomes, else the policy's own."""
+    from stakes.calibration.certify.drift import Conditions
+    from stakes.evaluation.outcome_log import read_outcomes
+
+    if outcomes is not None and allowed:
+        raise BadInput("give --shadow-outcomes or --shadow-allow, not both")
+    if allowed:
+        chosen = Conditions(tier_numbers("--shadow-allow", allowed, float))
+        return lambda _: chosen
+    if outcomes is None:
+        return Conditions.of_policy
+    answers = read_outcomes(outcomes)
+
+    def measured(policy: "Policy") -> "Conditions":
+        if policy.per_request is not None:  # its budgets are per request, and a log's are per tier
+            raise BadInput(
+                "a policy with per-request costs carries its own limits; leave --shadow-outcomes out or calibrate again"
+            )
+        return Conditions.of(answers, policy.budgets)
+
+    return measured

@@ -1,1 +1,1 @@
-"""What is asked? Samples, the files they come from, and synthetic documents."""
+"""Samples: their files, validation, images, benchmarks from the hub, and synthetic documents."""

@@ -1,88 +1,69 @@
-"""How does a set of samples become a folder? ``samples.jsonl``, ``images/``, and what the set says of itself.
+"""Export of samples into a folder: ``samples.jsonl`` and ``images/``.
 
-    export(scan("docvqa", sight(), per_tier=300, start=257), Path("docvqa"))      # then: stakes calibrate docvqa/…
+    export(scan("docvqa", per_tier=300, start=257), Path("docvqa"))      # then: stakes calibrate docvqa/samples.jsonl
 
-An image that several questions share is written once. ``samples.jsonl`` appears last, whole or not at all: a folder
-without it was not finished.
+An image that several questions share is written once. ``samples.jsonl`` is written last, whole or not at all: a folder
+without it is not complete.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from stakes.data import synthetic as pages
-from stakes.data.sample import Sample
+from PIL import Image
+
+from stakes.data import synthetic
+from stakes.data.sample import KEYS, Sample
 from stakes.errors import BadInput
 from stakes.files import write_whole
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
+from stakes.vision.image.decode import open_image
 
 SAMPLES = "samples.jsonl"
 
 
-@dataclass(frozen=True)
-class Item:
-    """A sample whose pixels are not made yet; ``stem`` names its image, and the same stem is the same image."""
+def export(samples: Iterable[Sample], folder: Path, *, done: Callable[[], None] = lambda: None) -> int:
+    """Write samples and images into a folder that has none yet, and count them; ``done`` is called after each.
 
-    sample: Sample
-    stem: str
-    suffix: str  # ".png", or ".jpg" for what was stored as JPEG
-    paint: "Callable[[], Image]"
-
-
-def export(items: Iterable[Item], folder: Path, *, done: Callable[[], None] = lambda: None) -> int:
-    """Write samples and images into a folder that has none yet; returns how many samples. ``done``: after each."""
+    ``sample.image`` is the path of its image in the folder, and ``sample.load()`` the image.
+    """
     if (folder / SAMPLES).exists():
         raise BadInput(f"{folder / SAMPLES} is there already; choose another folder, or remove it first")
     lines, written = [], set[str]()
     try:
-        for item in items:
-            name = f"images/{item.stem}{item.suffix}"
-            if name not in written:
-                (folder / "images").mkdir(parents=True, exist_ok=True)  # not before there is something to write
-                _save(item.paint(), folder / name)
-                written.add(name)
-            lines.append(_line(replace(item.sample, image=name)))
+        for sample in samples:
+            if sample.image is not None and sample.image not in written:
+                path = folder / sample.image
+                path.parent.mkdir(parents=True, exist_ok=True)  # not before there is something to write
+                _save(open_image(sample.load()), path)
+                written.add(sample.image)
+            record = {key: value for key in KEYS if (value := getattr(sample, key)) not in (None, "")}
+            lines.append(json.dumps(record, ensure_ascii=False) + "\n")
             done()
         write_whole(folder / SAMPLES, "".join(lines))
     except OSError as error:
-        raise BadInput(f"{folder} cannot be written ({error.strerror}); free some room or choose another") from None
+        raise BadInput(f"{folder} cannot be written ({error.strerror}); free some space or choose another") from None
     return len(lines)
 
 
-def page_items(family: str, split: str, per_tier: int, *, start: int = 0) -> Iterator[Item]:
-    """Synthetic pages as items: ``swatches`` for the paper's cross-task diagnostic, or any other family."""
-    asked: dict[str, int] = {}
-    for page, question in pages.samples(family, split, per_tier, start=start):
-        number = asked[page.document] = asked.get(page.document, -1) + 1
-        sample = Sample(
+def page_samples(family: str, split: str, per_tier: int, *, start: int = 0) -> Iterator[Sample]:
+    """Synthetic pages as samples: ``swatches`` for the paper's cross-task diagnostic, or any other family."""
+    count: dict[str, int] = {}  # questions so far of each page
+    for page, question in synthetic.samples(family, split, per_tier, start=start):
+        number = count[page.document] = count.get(page.document, -1) + 1
+        yield Sample(
             id=f"{page.document}/{number}",
-            image=None,
             question=question.text,
             answers=question.answers,
+            image=f"images/{page.document.replace('/', '_')}.png",
             task=family,
             tier=question.tier,
             document=page.document,
+            load=page.image.copy,
         )
-        yield Item(sample, page.document.replace("/", "_"), ".png", partial(_same, page.image))
 
 
-def _same(image: "Image") -> "Image":
-    return image
-
-
-def _line(sample: Sample) -> str:
-    record: dict[str, Any] = {key: value for key, value in asdict(sample).items() if value is not None}
-    return json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _save(image: "Image", path: Path) -> None:
+def _save(image: Image.Image, path: Path) -> None:
     if path.suffix == ".jpg":
-        image.save(path, quality=95, subsampling=0)  # full colour resolution: small coloured print stays legible
+        image.save(path, quality=95, subsampling=0)  # full color resolution: small colored print stays legible
     else:
         image.save(path, compress_level=3)  # on DocVQA pages smaller than level 6, in two thirds of the time

@@ -1,47 +1,26 @@
-"""Where are a sample's image bytes? A path or the bytes themselves, found but not decoded.
+"""Where a sample's image is: a path, or the bytes themselves. Nothing is decoded.
 
-A sample names its image in one of four ways (DESIGN.md, "Files"): a path relative to the samples file, a ``file:``
-URL, a ``data:`` URL, or plain base64. Nothing is fetched over a network, and base64 is read strictly: a decoder that
-skips foreign characters would turn a damaged line into another image.
+A sample names its image in one of four ways: a path relative to the samples file, a ``file:`` URL, a ``data:`` URL, or
+plain base64. Nothing is fetched over a network. Base64 is read strictly: a decoder that skips foreign characters would
+turn a damaged line into another image.
 
     image_source(sample, Path("runs/samples.jsonl").parent)      # Path("runs/images/p.png"), or bytes
-
-The room ``vision``, which knows pixels and tokens, stands below this one: what ``data`` needs of it is lent as a
-``Sight`` (``stakes.data.sight.sight("qwen2.5-vl")``).
 """
 
 import base64
 import binascii
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-
-# Two letters at least: "C:" is a drive.
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-# How base64 of PNG, JPEG, GIF, WebP, BMP and TIFF begins; "/9j/" is also how an absolute path might.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # at least two letters: "C:" is a drive
+# How base64 of PNG, JPEG, GIF, WebP, BMP and TIFF begins; an absolute path may begin with "/9j/" too.
 _SIGNATURES = re.compile(r"iVBORw0KGgo|/9j/|R0lGOD|UklGR|Qk[0-3]|SUkqA|TU0AK")
 _SHORTEST = 32  # characters; the smallest GIF takes more
-
-
-@dataclass(frozen=True)
-class Sight:
-    """What the room ``vision`` lends to this one: how large an image is, its pixels at another size, its tokens."""
-
-    family: str
-    size: Callable[[bytes], tuple[int, int]]  # upright, from the header
-    resized: Callable[[bytes, int, int], "Image"]  # upright RGB pixels of this width and height
-    native: Callable[[int, int], int]  # visual tokens of an image of this width and height
 
 
 def image_source(sample: Sample, base: Path) -> Path | bytes:
@@ -58,12 +37,12 @@ def image_source(sample: Sample, base: Path) -> Path | bytes:
     if kind == "file":
         return _file_url(image)
     if kind in ("http", "https"):
-        raise BadInput(f"images are never fetched from the web, and this one is at {image[:80]!r}; save it beside")
+        raise BadInput(f"images are never fetched from the web, and this one is at {image[:80]!r}; save it as a file")
     raise BadInput(f"no image can be read from a {kind}: URL; give a path, a file: URL or base64")
 
 
 def _is_base64(image: str) -> bool:
-    """Told from a path without looking at the disk: base64 has no dot, and a path to an image has nearly always."""
+    """Whether it is base64, not a path, by the text alone: base64 has no dot, and image paths nearly always have."""
     return len(image) >= _SHORTEST and "." not in image and _SIGNATURES.match(image) is not None
 
 

@@ -1,112 +1,117 @@
-"""One question about one image, with its acceptable answers."""
+"""A ``Sample`` is one labelled question about one image; samples are read from JSONL files.
+
+    samples = read_samples("questions.jsonl")
+
+A line is ``{"id", "image", "question", "answers", "task"?, "tier"?, "document"?}``. A bad line is an error that names
+the line; it is never skipped.
+"""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def _not_prepared() -> "bytes | Image":
+    raise BadInput("the sample has no image loaded; call stakes.evaluation.samples.prepare_samples first")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What is asked. ``document`` groups the questions on one page, which are not independent of each other."""
+    """One question with its acceptable answers, as labelled in a file and later as prepared for a run.
+
+    A file gives ``id`` to ``document``; ``tier`` and ``document`` are "" where it does not. Preparation fills in the
+    tier (read by a signal, if one is given), ``size``, ``digest`` and ``load``. It also joins documents that share an
+    image: ``document`` becomes the independent unit, and ``named`` keeps the file's name where that differs.
+    Questions on one document are not independent of each other.
+    """
 
     id: str
-    image: str | None  # a path relative to the samples file, a file: URL or a data: URL; None for text-only files
     question: str
     answers: tuple[str, ...]
+    image: str | None = None  # path relative to the samples file, file: URL, data: URL or base64; None: text only
     task: str | None = None
-    tier: str | None = None
-    document: str | None = None
+    tier: str = ""
+    document: str = ""
+    size: tuple[int, int] = (0, 0)  # upright (width, height)
+    digest: str = ""  # of the image file, or of a drawn page
+    load: "Callable[[], bytes | Image]" = field(default=_not_prepared, compare=False, repr=False)
+    named: str = ""
 
 
-# Files with one JSON object a line: samples in, anything out; a bad line is named, never skipped.
-#
-#     samples = read_samples("questions.jsonl")
-#
-# A sample is ``{"id", "image", "question", "answers", "task"?, "tier"?, "document"?}``.
-
-
+KEYS = ("id", "image", "question", "answers", "task", "tier", "document")
+"""The keys of a sample in a file, in the order in which they are written."""
 TABLES = {".csv": "CSV", ".tsv": "TSV", ".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".parquet": "Parquet"}
 
 
-def check_kind(path: str | Path) -> None:
-    """Refuse what is no file of lines: a folder, with the samples in it by name, and tables."""
+def read_lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
+    """Each line that is not blank, with its number.
+
+    What is not a file of lines is refused: a folder (the message names a samples file in it) and tables.
+    """
     path = Path(path)
     if path.is_dir():
-        inside = sorted(path.glob("*.jsonl"), key=lambda one: (one.name != "samples.jsonl", one.name))
-        give = f"give {inside[0]}" if inside else "give a JSONL file of samples"
-        raise BadInput(f"{path} is a folder; {give}")
-    if path.suffix.lower() in TABLES and path.exists():
-        what = TABLES[path.suffix.lower()]
-        raise BadInput(f"{path} is {what}, and samples are read as JSONL: one JSON object a line, not {what}")
-
-
-def read_records(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each line's number and object; blank lines are passed over."""
-    check_kind(path)
+        files = sorted(path.glob("*.jsonl"), key=lambda file: (file.name != "samples.jsonl", file.name))
+        raise BadInput(f"{path} is a folder; give {files[0] if files else 'a JSONL file of samples'}")
+    table = TABLES.get(path.suffix.lower())
+    if table and path.exists():
+        raise BadInput(f"{path} is {table}, and samples are read as JSONL: one JSON object per line, not {table}")
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        with path.open("rb") as file:
+            yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read as UTF-8 text ({error}); is it a JSONL file?") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = parse_object(line)
-        except BadInput as error:
-            raise BadInput(f"line {number} of {path} {error}; mend or remove it") from None
-        yield number, record
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}); is it a JSONL file?") from None
 
 
-def parse_object(line: str) -> dict[str, Any]:
-    """The object that a line holds; a ``BadInput`` says what the line "is" or "holds" instead, without its place."""
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """The object of a line."""
     try:
+        line = raw.decode("utf-8").rstrip("\n")
         record = json.loads(line)
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the line is not UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
-        raise BadInput(f"is not JSON ({error.msg} at character {error.pos + 1})") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits; brackets nested as deep
-        raise BadInput("is not JSON that can be read: a number or a nesting in it is endless") from None
+        raise BadInput(f"the line is not JSON ({error.msg} at character {error.pos + 1})") from None
+    except (ValueError, RecursionError):  # thousands of digits in a number, or of nested brackets
+        raise BadInput("the line is not readable JSON: a number in it is too long, or its nesting too deep") from None
     if not isinstance(record, dict):
-        raise BadInput(f"is a {type(record).__name__}, not an object")
-    if "\\ud" in line.lower() and _has_half_a_pair(record):
-        raise BadInput("holds half of a surrogate pair (\\ud800 to \\udfff), which is no character")
+        raise BadInput(f"the line is a {type(record).__name__}, not an object")
+    if "\\ud" in line.lower():
+        try:
+            json.dumps(record, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadInput("the line holds half of a surrogate pair (\\ud800 to \\udfff), no character") from None
     return record
-
-
-def _has_half_a_pair(record: dict[str, Any]) -> bool:
-    try:
-        json.dumps(record, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def read_samples(path: str | Path) -> list[Sample]:
     """All samples of a file, in its order; ids must be unique."""
     samples: list[Sample] = []
-    seen: dict[str, int] = {}
-    for number, record in read_records(path):
+    line_of: dict[str, int] = {}
+    for number, line in read_lines(path):
         try:
-            sample = _sample(record)
+            record = parse_object(line)
+            _require_readable(record)
         except BadInput as error:
-            raise BadInput(f"line {number} of {path}: {error}") from None
-        if sample.id in seen:
-            raise BadInput(
-                f"line {number} of {path} has the id {sample.id!r} of line {seen[sample.id]}; make ids unique"
-            )
-        seen[sample.id] = number
+            raise BadInput(f"line {number} of {path}: {error}; repair or remove it") from None
+        sample = to_sample(record)
+        if (first := line_of.setdefault(sample.id, number)) != number:
+            raise BadInput(f"line {number} of {path} has the id {sample.id!r} of line {first}; make ids unique")
         samples.append(sample)
     if not samples:
         raise BadInput(f"{path} holds no samples; each line needs id, question and answers")
     return samples
 
 
-def _sample(record: dict[str, Any]) -> Sample:
+def _require_readable(record: dict[str, Any]) -> None:
     for key in ("id", "question", "answers"):
         if key not in record:
             raise BadInput(f"a sample needs {key!r}, and this one has only {', '.join(record) or 'nothing'}")
@@ -116,12 +121,16 @@ def _sample(record: dict[str, Any]) -> Sample:
     for key in ("question", "image", "task", "tier", "document"):
         if record.get(key) is not None and not isinstance(record[key], str):
             raise BadInput(f"{key} must be a string, not {record[key]!r}")
+
+
+def to_sample(record: dict[str, Any]) -> Sample:
+    """The sample of a line's object; a key that is missing is empty."""
     return Sample(
-        id=str(record["id"]),
+        id=str(record.get("id", "")),
+        question=record.get("question", ""),
+        answers=tuple(record.get("answers", ())),
         image=record.get("image"),
-        question=record["question"],
-        answers=tuple(answers),
         task=record.get("task"),
-        tier=record.get("tier"),
-        document=record.get("document"),
+        tier=record.get("tier") or "",
+        document=record.get("document") or "",
     )

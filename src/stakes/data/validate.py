@@ -1,38 +1,40 @@
-"""Can this samples file be used? Everything that is wrong with it, by line, and what it holds; nothing is mended.
+"""Validation of a samples file: every problem in it, by line, and what it holds. Nothing is repaired.
 
-A problem is fatal where a run would have to stop or leave the sample out: a malformed line, no answer, an id used
-twice, an image that is missing or cannot be read. An image with fewer native tokens than the largest budget is not:
-the paper leaves such images out so that every budget is feasible without clamping, and a smaller grid also will do.
-Nor is a TIFF of several pages, of which only the first is ever read.
+``read_samples`` refuses a file at its first bad line, which is right for a run; a person who repairs a file wants the
+whole list. Every line that ``read_samples`` refuses has a problem here.
 
-    found = check("questions.jsonl", native_tokens("qwen2.5-vl"), largest_budget=576, pages=page_count)
-    found.usable, found.tiers, [(p.line, p.message) for p in found.problems]
+A problem is fatal where a run would have to stop or leave the sample out: a malformed line, an empty question, no
+answer, an id used twice, an image that is missing or cannot be read. An image with fewer native tokens than the largest
+budget is not fatal: the paper leaves such images out so that every budget is feasible without clamping, but a smaller
+grid solves it too. A TIFF of several pages, of which only the first is ever read, is not fatal either.
 
-``native`` and ``pages`` are ``native_tokens(family)`` and ``page_count`` of ``stakes.data.sight``: this room may not
-import that one.
+    report = check("questions.jsonl", "qwen2.5-vl", largest_budget=576)
+    report.usable, report.tiers, [(problem.line, problem.message) for problem in report.problems]
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median_low
 from typing import Any
 
 from stakes.data.images import image_source
-from stakes.data.sample import Sample
-from stakes.data.validate_lines import Line, read_lines
-from stakes.errors import StakesError
-from stakes.signals import KeywordRule
+from stakes.data.sample import KEYS, Sample, parse_object, read_lines, to_sample
+from stakes.errors import BadInput, StakesError
 from stakes.signals.base import Signal
+from stakes.signals.keywords import KeywordRule
+from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import family as named_family
+from stakes.vision.image.decode import Picture, open_image
 
 Key = tuple[str, str]  # what makes two images the same one: their path, or their bytes
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong, on one line or (``line`` is None) with the file as a whole."""
+    """One problem, on one line or (``line`` is None) with the file as a whole."""
 
     line: int | None
     kind: str  # malformed, id, duplicate, question, answers, image, native, pages, tier, task, document, repeat, file
@@ -41,7 +43,7 @@ class Problem:
 
 
 @dataclass
-class Findings:
+class FileReport:
     """What a samples file holds, and every problem in it; counts are over the lines that are not malformed."""
 
     path: str
@@ -52,13 +54,13 @@ class Findings:
     tiers_from: Counter[str] = field(default_factory=Counter)  # "file" or "signal"
     read_otherwise: int = 0  # samples whose label in the file is not the tier that the signal reads
     documents: int = 0
-    images: Counter[Key] = field(default_factory=Counter)  # how many samples ask about each
+    images: Counter[Key] = field(default_factory=Counter)  # samples of each image
     native: dict[Key, int] = field(default_factory=dict)
     ignored_keys: Counter[str] = field(default_factory=Counter)
 
     @property
     def usable(self) -> bool:
-        """Whether a run can take every sample of the file."""
+        """Whether a run can use every sample of the file."""
         return not any(problem.fatal for problem in self.problems)
 
     @property
@@ -68,162 +70,182 @@ class Findings:
         return (counts[0], median_low(counts), counts[-1]) if counts else None
 
     def record(self) -> dict[str, Any]:
-        """The same for machines."""
+        """The report as plain JSON values."""
         least, middle, most = self.native_range or (None, None, None)
         return {
-            "path": self.path,
+            **vars(self),
             "usable": self.usable,
-            "samples": self.samples,
             "bad_lines": sorted({p.line for p in self.problems if p.fatal and p.line is not None}),
             "problems": [asdict(problem) for problem in self.problems],
-            "kinds": dict(Counter(problem.kind for problem in self.problems)),
-            "tiers": dict(self.tiers),
-            "tiers_from": dict(self.tiers_from),
-            "read_otherwise": self.read_otherwise,
-            "documents": self.documents,
+            "kinds": Counter(problem.kind for problem in self.problems),
             "images": len(self.images),
             "most_questions_an_image": max(self.images.values(), default=0),
-            "largest_budget": self.largest_budget,
             "native": {"least": least, "median": middle, "most": most},
-            "ignored_keys": dict(self.ignored_keys),
         }
 
 
 def check(
     path: str | Path,
-    native: Callable[[Path | bytes], int],
+    family: str = "qwen2.5-vl",
     *,
     largest_budget: int = 576,
+    decode: bool = True,
     signal: Signal | None = None,
-    pages: Callable[[Path | bytes], int] = lambda _: 1,
     advance: Callable[[int], None] = lambda _: None,
-) -> Findings:
-    """Look at every line, and at every image once; ``advance`` is told the bytes of each line when it is done."""
-    found = Findings(str(path), largest_budget)
-    looker = _Looker(found, Path(path).parent, native, pages, signal or KeywordRule())
-    for line in read_lines(path):
-        looker.look(line)
-        advance(line.bytes)
-    looker.finish()
-    return found
+) -> FileReport:
+    """Check every line, and every image once; ``advance`` gets the bytes of each line that is done.
+
+    With ``decode`` every pixel is read, which finds truncated images; without it, only their headers.
+    """
+    checker = _Checker(Path(path), named_family(family).name, largest_budget, decode, signal or KeywordRule())
+    for number, line in read_lines(path):
+        checker.check_line(number, line)
+        advance(len(line))
+    return checker.finish()
 
 
-class _Looker:
-    """What must be remembered from line to line."""
+class _Checker:
+    """The report so far, and what must be remembered from line to line."""
 
-    def __init__(
-        self,
-        found: Findings,
-        base: Path,
-        native: Callable[[Path | bytes], int],
-        pages: Callable[[Path | bytes], int],
-        signal: Signal,
-    ) -> None:
-        self.found, self.base, self.native, self.pages, self.signal = found, base, native, pages, signal
-        self.ids: dict[str, int] = {}
+    def __init__(self, path: Path, family: str, largest_budget: int, decode: bool, signal: Signal) -> None:
+        self.report = FileReport(str(path), largest_budget)
+        self.folder, self.family, self.decode, self.signal = path.parent, family, decode, signal
+        self.line_of: dict[str, int] = {}  # by id
         self.documents: set[str] = set()
-        self.contents: dict[Key, str] = {}
-        self.document_of: dict[str, tuple[str | None, int]] = {}
-        self.asked_of: dict[tuple[str, str], tuple[str, int]] = {}
+        self.digests: dict[Key, str] = {}
+        self.document_of: dict[str, tuple[str, int]] = {}  # by digest: document and line
+        self.id_of: dict[tuple[str, str], tuple[str, int]] = {}  # by digest and question: id and line
         self.unreadable: dict[Key, str] = {}
         self.page_counts: dict[Key, int] = {}
         self.without_image: list[int] = []
 
-    def look(self, line: Line) -> None:
-        for fault in line.faults:
-            self._problem(line.number, fault.kind, fault.message)
-        self.found.ignored_keys.update(line.ignored)
-        if (sample := line.sample) is None:
+    def check_line(self, number: int, line: bytes) -> None:
+        try:
+            record = parse_object(line)
+        except BadInput as error:
+            self._add(number, "malformed", str(error))
             return
-        self.found.samples += 1
-        if sample.id in self.ids:
-            first = self.ids[sample.id]
-            self._problem(line.number, "duplicate", f"the id {sample.id!r} is that of line {first}; make ids unique")
-        elif sample.id:
-            self.ids[sample.id] = line.number
-        read = self.signal(sample.question, sample.task).tier
-        self.found.tiers[sample.tier or read] += 1
-        self.found.read_otherwise += sample.tier not in (None, read)
-        self.found.tiers_from["file" if sample.tier else "signal"] += 1
-        if sample.document is not None:
-            self.documents.add(sample.document)
-        if sample.image is not None:
-            content = self._image(line.number, sample)
-            if content and not line.faults:
-                self._repeat(line.number, sample, content)
-        elif not any(fault.kind == "image" for fault in line.faults):
-            self.without_image.append(line.number)
+        faults = dict(_faults(record))
+        for kind, message in faults.items():
+            self._add(number, kind, message)
+        self.report.ignored_keys.update(key for key in record if key not in KEYS)
+        readable = {key: value for key, value in record.items() if key not in faults}
+        self._check_sample(number, to_sample(readable), faults)
 
-    def finish(self) -> None:
-        found = self.found
-        found.documents = len(self.documents)
-        if not found.samples and not found.problems:
-            self._problem(None, "file", "the file holds no samples; each line needs id, image, question and answers")
-        if found.samples and len(self.without_image) == found.samples:
-            self._problem(None, "image", "no sample has an image: good for training a signal, not for a run", False)
+    def finish(self) -> FileReport:
+        report = self.report
+        report.documents = len(self.documents)
+        if not report.samples and not report.problems:
+            self._add(None, "file", "the file holds no samples; each line needs id, image, question and answers")
+        if report.samples and len(self.without_image) == report.samples:
+            self._add(None, "image", "no sample has an image: good for training a signal, not for a run", fatal=False)
         else:
             for number in self.without_image:
-                self._problem(number, "image", "the sample has no image, and others of this file have")
-        if found.samples > 1 and len(found.tiers) == 1:
-            only = next(iter(found.tiers))
-            self._problem(None, "tier", f"every sample is in the tier {only!r}: there is nothing to allocate", False)
-        found.problems.sort(key=lambda problem: (problem.line or 0, problem.kind))
+                self._add(number, "image", "the sample has no image, and others of this file have")
+        if report.samples > 1 and len(report.tiers) == 1:
+            only = next(iter(report.tiers))
+            self._add(None, "tier", f"every sample is in the tier {only!r}: there is nothing to allocate", fatal=False)
+        report.problems.sort(key=lambda problem: (problem.line or 0, problem.kind))
+        return report
 
-    def _problem(self, line: int | None, kind: str, message: str, fatal: bool = True) -> None:
-        self.found.problems.append(Problem(line, kind, message, fatal))
+    def _add(self, line: int | None, kind: str, message: str, *, fatal: bool = True) -> None:
+        self.report.problems.append(Problem(line, kind, message, fatal))
 
-    def _image(self, number: int, sample: Sample) -> str | None:
-        """Look at the sample's image; a name for its bytes, None where there are none."""
+    def _check_sample(self, number: int, sample: Sample, faults: dict[str, str]) -> None:
+        self.report.samples += 1
+        if sample.id and (first := self.line_of.setdefault(sample.id, number)) != number:
+            self._add(number, "duplicate", f"the id {sample.id!r} is that of line {first}; make ids unique")
+        tier = self.signal(sample.question, sample.task).tier
+        self.report.tiers[sample.tier or tier] += 1
+        self.report.read_otherwise += sample.tier not in ("", tier)
+        self.report.tiers_from["file" if sample.tier else "signal"] += 1
+        if sample.document:
+            self.documents.add(sample.document)
+        if sample.image is not None:
+            digest = self._check_image(number, sample)
+            if digest and not faults:
+                known, first = self.id_of.setdefault((digest, " ".join(sample.question.split())), (sample.id, number))
+                if known != sample.id:
+                    message = f"{sample.id!r} asks the same about the same image as {known!r} on line {first}; keep one"
+                    self._add(number, "repeat", message, fatal=False)
+        elif "image" not in faults:
+            self.without_image.append(number)
+
+    def _check_image(self, number: int, sample: Sample) -> str | None:
+        """The digest of the sample's image; None where the image cannot be found."""
         try:
-            source = image_source(sample, self.base)
+            source = image_source(sample, self.folder)
         except StakesError as error:
-            self._problem(number, "image", str(error))
+            self._add(number, "image", str(error))
             return None
         if isinstance(source, bytes):
             key, name = ("bytes", hashlib.sha256(source).hexdigest()), "the embedded image"
         else:
             key, name = ("path", str(source.absolute())), f"the image {sample.image}"
-        self.found.images[key] += 1
-        self._measure(key, source)
+        self.report.images[key] += 1
+        if self.report.images[key] == 1:
+            self._measure(key, source)
         if key in self.unreadable:
-            self._problem(number, "image", f"{name} is unreadable: {self.unreadable[key]}")
-        elif (tokens := self.found.native[key]) < (budget := self.found.largest_budget):
+            self._add(number, "image", f"{name} is unreadable: {self.unreadable[key]}")
+        elif (tokens := self.report.native[key]) < (budget := self.report.largest_budget):
             message = f"{name} has {tokens} native tokens, fewer than the largest budget {budget}"
-            self._problem(number, "native", message, fatal=False)
+            self._add(number, "native", message, fatal=False)
         if (count := self.page_counts.get(key, 1)) > 1:
             message = f"only the first of the {count} pages of {name} is read; split it"
-            self._problem(number, "pages", message, fatal=False)
-        content = self._content(key, source)
-        document, first = self.document_of.setdefault(content, (sample.document, number))
+            self._add(number, "pages", message, fatal=False)
+        document, first = self.document_of.setdefault(self.digests[key], (sample.document, number))
         if document != sample.document:
             message = (
                 f"{name} is of document {sample.document!r} here and of {document!r} on line {first}; "
                 "documents that share an image count as one"
             )
-            self._problem(number, "document", message, fatal=False)
-        return content
-
-    def _repeat(self, number: int, sample: Sample, content: str) -> None:
-        known, first = self.asked_of.setdefault((content, " ".join(sample.question.split())), (sample.id, number))
-        if known != sample.id:
-            message = f"{sample.id!r} asks of the same image what {known!r} asks on line {first}; leave one of them out"
-            self._problem(number, "repeat", message, fatal=False)
-
-    def _content(self, key: Key, source: Path | bytes) -> str:
-        """A name for the image's bytes; two files may hold the same page. One that cannot be read is only itself."""
-        if key not in self.contents:
-            try:
-                data = source if isinstance(source, bytes) else source.read_bytes()
-                self.contents[key] = hashlib.sha256(data).hexdigest()
-            except OSError:
-                self.contents[key] = " ".join(key)
-        return self.contents[key]
+            self._add(number, "document", message, fatal=False)
+        return self.digests[key]
 
     def _measure(self, key: Key, source: Path | bytes) -> None:
-        if key in self.found.native or key in self.unreadable:
-            return
+        """Digest, native tokens and pages of an image; two files may hold the same bytes."""
         try:
-            self.found.native[key] = self.native(source)
-            self.page_counts[key] = self.pages(source)
+            data = source if isinstance(source, bytes) else source.read_bytes()
+            self.digests[key] = hashlib.sha256(data).hexdigest()
+        except OSError:
+            self.digests[key] = " ".join(key)
+        try:
+            picture = Picture(source, header_only=True)
+            size = open_image(source).size if self.decode else picture.size
+            self.report.native[key] = count_tokens(self.family, *size)
+            self.page_counts[key] = picture.pages()
         except StakesError as error:
             self.unreadable[key] = str(error)
+
+
+def _faults(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Kind and message of everything that is wrong with a line's object, at most one of a kind."""
+    for key in ("id", "question", "answers"):
+        if key not in record:
+            yield key, f"{key!r} is missing; the line has {_shorten(list(record))}"
+    if "id" in record and not _is_id(record["id"]):
+        yield "id", f"the id must be text or a whole number, not {_shorten(record['id'])}"
+    if "question" in record and not _is_text(record["question"]):
+        yield "question", f"the question must be text, not {_shorten(record['question'])}"
+    if "answers" in record:
+        answers = record["answers"]
+        if not isinstance(answers, list) or not answers or not all(isinstance(a, str) for a in answers):
+            yield "answers", f"answers must be a non-empty list of strings, not {_shorten(answers)}"
+        elif not any(map(_is_text, answers)):
+            yield "answers", "every answer is empty, so no prediction could be right"
+    for key in ("image", "task", "tier", "document"):
+        if record.get(key) is not None and not _is_text(record[key]):
+            yield key, f"{key} must be text or left out, not {_shorten(record[key])}"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_id(value: object) -> bool:
+    return _is_text(value) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

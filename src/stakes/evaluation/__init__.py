@@ -1,1 +1,1 @@
-"""Was it right, and is that luck? Grading, statistics and the log of answers."""
+"""Prepare samples, answer them at every budget, grade and log the answers, and test the differences."""

@@ -1,14 +1,14 @@
-"""Is this the same experiment? What a log's outcomes rest on, as readable parts and as one short name.
+"""Fingerprint an experiment: what a log's outcomes depend on, as readable parts and as one digest.
 
-Every outcome carries the name in ``run``; the parts stand beside the log in ``LOG.meta.json``, so that a refusal can
-say what differs. Budgets are no part: a grid may grow, and what was answered is kept.
+Every outcome carries the digest in ``run``. The parts stand beside the log in ``LOG.meta.json``, so that a refusal can
+name the difference. Budgets are not part of it: a grid may grow, and existing answers are kept.
 
-    mark = take(asked, model, Setting("deletion", "redundancy"))
-    mark.run                                  # '0f3c…', 32 hex digits
-    admit(Path("log.jsonl"), mark)            # the outcomes it holds, or BadInput: another model, other images, …
+    fingerprint = fingerprint_of(samples, model, Setting("deletion", "redundancy"))
+    fingerprint.run                                    # '0f3c…', 32 hex digits
+    resumable_outcomes(Path("log.jsonl"), fingerprint) # those in the log, or BadInput: another model, other images, …
 
-No answer depends on its question's tier, nor on what its document is called, so a log that differs in these alone is
-taken, with the tiers and documents of now; ``relabel`` writes them into the log before it goes on.
+No answer depends on its question's tier or on the name of its document. A log that differs in these alone is accepted
+with the current tiers and documents; ``relabel`` writes them into the log before the run goes on.
 """
 
 import hashlib
@@ -19,18 +19,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stakes.data.sample import Sample
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.grading import METRICS
-from stakes.evaluation.items import Asked
 from stakes.evaluation.outcome_log import Outcome, OutcomeLog, read_outcomes
 from stakes.files import write_whole
 from stakes.models.base import DEFAULT_SELECTOR, SUFFIX, Mechanism
 from stakes.models.identity import identity
 
-SCHEMA = 1  # raise it when grading or answering changes what an old log would have said
-ELSEWHERE = "give --log another name"  # an option of calibrate and of evaluate
+SCHEMA = 1  # increase it when grading or answering changes what an old log would say
+OTHER_LOG = "give --log another name"  # an option of calibrate and of evaluate
 DATA = ("samples", "questions", "answers", "documents", "images")
-LABELS = {"tiers": "", "documents": ""}  # what no answer depends on
+LABELS = {"tiers": "", "documents": ""}  # no answer depends on these
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Setting:
             if str(self.selector).partition(":")[0] not in SELECTORS:
                 raise BadInput(f"no selector is called {self.selector!r}; there are {', '.join(SELECTORS)}")
             if ":" in str(self.selector):  # its options are checked now, not at the first answer
-                with suppress(ImportError):  # without torch, whoever loads the model says what to install
+                with suppress(ImportError):  # without torch, loading the model says what to install
                     make(str(self.selector))
 
 
@@ -71,84 +71,84 @@ class Fingerprint:
 
     @property
     def run(self) -> str:
-        """The name of the whole."""
-        return name_of(self.parts)
+        """The digest of all parts."""
+        return json_digest(self.parts)
 
     @property
     def data(self) -> str:
-        """The name of what is asked, whatever the tiers and the model."""
-        return name_of({key: self.parts[key] for key in DATA})[:16]
+        """The digest of the samples, whatever their tiers and the model."""
+        return json_digest({key: self.parts[key] for key in DATA})[:16]
 
     @property
     def model(self) -> str:
-        """The name of who answers."""
-        return name_of({key: value for key, value in self.parts.items() if key.startswith("model.")})[:16]
+        """The digest of the model."""
+        return json_digest({key: value for key, value in self.parts.items() if key.startswith("model.")})[:16]
 
     def __str__(self) -> str:
         return f"data:{self.data} model:{self.model} run:{self.run}"
 
 
-def take(asked: Sequence[Asked], model: Any, setting: Setting) -> Fingerprint:
-    """The fingerprint of these questions put to this model; the order of the samples is part of it."""
+def fingerprint_of(samples: Sequence[Sample], model: Any, setting: Setting) -> Fingerprint:
+    """The fingerprint of these samples answered by this model; the order of the samples is part of it."""
     columns = {
-        "questions": [(one.id, one.question) for one in asked],
-        "answers": [one.answers for one in asked],
-        "documents": [one.document for one in asked],
-        "images": [one.digest for one in asked],
-        "tiers": [one.tier for one in asked],
+        "questions": [(sample.id, sample.question) for sample in samples],
+        "answers": [sample.answers for sample in samples],
+        "documents": [sample.document for sample in samples],
+        "images": [sample.digest for sample in samples],
+        "tiers": [sample.tier for sample in samples],
     }
     return Fingerprint(
         {
             "schema": str(SCHEMA),
-            "samples": str(len(asked)),
-            **{key: name_of(column)[:16] for key, column in columns.items()},
+            "samples": str(len(samples)),
+            **{key: json_digest(column)[:16] for key, column in columns.items()},
             **{f"model.{key}": value for key, value in identity(model).items()},
             "mechanism": setting.mechanism,
             "selector": str(setting.selector),
             "metric": setting.metric,
             "suffix": SUFFIX,
         },
-        {one.id: one.tier for one in asked},
-        {one.id: one.document for one in asked},
+        {sample.id: sample.tier for sample in samples},
+        {sample.id: sample.document for sample in samples},
     )
 
 
-def admit(log: Path, mark: Fingerprint, elsewhere: str = ELSEWHERE) -> list[Outcome]:
-    """The outcomes that a log already holds of this very experiment; an empty or new log is marked as its own.
+def resumable_outcomes(log: Path, fingerprint: Fingerprint, other_log: str = OTHER_LOG) -> list[Outcome]:
+    """The outcomes that a log already holds of this experiment; a new or empty log gets this fingerprint.
 
-    ``elsewhere``: how the caller is told to choose another log.
+    ``other_log``: the error's advice on how to choose another log, in the caller's options.
     """
     outcomes = read_outcomes(log) if log.exists() else []
-    meta = beside(log, "meta")
-    strange = next((outcome.run for outcome in outcomes if outcome.run != mark.run), None)
-    if strange is not None:
-        if (now := _retiered(outcomes, _parts(meta), mark)) is None:
-            raise BadInput(_difference(log, strange, mark, elsewhere))
-        return now  # the log itself still says otherwise, so that its mark stays
-    save_json(meta, {"run": mark.run, **mark.parts})
+    meta = sidecar(log, "meta")
+    other_run = next((outcome.run for outcome in outcomes if outcome.run != fingerprint.run), None)
+    if other_run is not None:
+        if (current := _relabeled(outcomes, _read_meta(meta), fingerprint)) is None:
+            raise BadInput(_describe_difference(log, other_run, fingerprint, other_log))
+        return current  # the log itself keeps its old labels, so its meta file stays as it is
+    save_json(meta, {"run": fingerprint.run, **fingerprint.parts})
     return outcomes
 
 
-def relabel(log: Path, mark: Fingerprint) -> int:
-    """Write the tiers and documents of now into a log that differs in nothing else; how many tiers change."""
-    then = _parts(beside(log, "meta"))
-    if not log.exists() or not _only_labels(then, mark):
+def relabel(log: Path, fingerprint: Fingerprint) -> int:
+    """Write current tiers and documents into a log that differs in nothing else; returns how many tiers change."""
+    before = _read_meta(sidecar(log, "meta"))
+    if not log.exists() or not _differs_in_labels_only(before, fingerprint):
         return 0
-    with OutcomeLog(log):  # nobody else writes it meanwhile
+    with OutcomeLog(log):  # locked, so no other process writes it meanwhile
         outcomes = read_outcomes(log)
-        if (now := _retiered(outcomes, then, mark)) is None:
+        if (current := _relabeled(outcomes, before, fingerprint)) is None:
             return 0
-        text = "".join(json.dumps(outcome.record(), ensure_ascii=False) + "\n" for outcome in now)
+        text = "".join(json.dumps(outcome.record(), ensure_ascii=False) + "\n" for outcome in current)
         try:
             write_whole(log, text)
         except OSError as error:
-            raise StakesError(f"{log} cannot be written ({error.strerror}); make room, and start again") from error
-        save_json(beside(log, "meta"), {"run": mark.run, **mark.parts})
-    return len({then.sample for then, one in zip(outcomes, now, strict=True) if then.tier != one.tier})
+            raise StakesError(f"{log} cannot be written ({error.strerror}); free some space and start again") from error
+        save_json(sidecar(log, "meta"), {"run": fingerprint.run, **fingerprint.parts})
+    return len({old.sample for old, new in zip(outcomes, current, strict=True) if old.tier != new.tier})
 
 
-def beside(log: Path, kind: str) -> Path:
-    """The file that stands beside a log: ``log.jsonl.meta.json``."""
+def sidecar(log: Path, kind: str) -> Path:
+    """The file of this kind beside a log: ``log.jsonl.meta.json``."""
     return log.with_name(f"{log.name}.{kind}.json")
 
 
@@ -157,60 +157,64 @@ def save_json(path: Path, record: object) -> None:
     try:
         write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise StakesError(f"{path} cannot be written ({error.strerror}); make room or choose another place") from error
+        raise StakesError(
+            f"{path} cannot be written ({error.strerror}); free some space or choose another path"
+        ) from error
 
 
-def _parts(meta: Path) -> dict[str, Any]:
-    """What stands beside a log, ``run`` among it; empty where nothing can be read."""
+def _read_meta(meta: Path) -> dict[str, Any]:
+    """The parts beside a log, ``run`` among them; empty where nothing can be read."""
     try:
-        then = json.loads(meta.read_text(encoding="utf-8"))
+        parts = json.loads(meta.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return then if isinstance(then, dict) else {}
+    return parts if isinstance(parts, dict) else {}
 
 
-def _only_labels(then: Mapping[str, Any], mark: Fingerprint) -> bool:
-    parts = {key: value for key, value in then.items() if key != "run"}
-    return parts != mark.parts and {**parts, **LABELS} == {**mark.parts, **LABELS}
+def _differs_in_labels_only(before: Mapping[str, Any], fingerprint: Fingerprint) -> bool:
+    parts = {key: value for key, value in before.items() if key != "run"}
+    return parts != fingerprint.parts and {**parts, **LABELS} == {**fingerprint.parts, **LABELS}
 
 
-def _retiered(outcomes: Sequence[Outcome], then: Mapping[str, Any], mark: Fingerprint) -> list[Outcome] | None:
-    """The same answers with the labels of now; None where they are not all of one run that differs in these alone."""
-    if not _only_labels(then, mark) or any(o.run != then["run"] or o.sample not in mark.tiers for o in outcomes):
+def _relabeled(
+    outcomes: Sequence[Outcome], before: Mapping[str, Any], fingerprint: Fingerprint
+) -> list[Outcome] | None:
+    """The same answers with current labels; None where they are not all of one run that differs in labels alone."""
+    if not _differs_in_labels_only(before, fingerprint):
+        return None
+    tiers, documents = fingerprint.tiers, fingerprint.documents
+    if any(outcome.run != before["run"] or outcome.sample not in tiers for outcome in outcomes):
         return None
     return [
-        replace(outcome, tier=mark.tiers[outcome.sample], document=mark.documents[outcome.sample], run=mark.run)
+        replace(outcome, tier=tiers[outcome.sample], document=documents[outcome.sample], run=fingerprint.run)
         for outcome in outcomes
     ]
 
 
-def _difference(log: Path, run: str, mark: Fingerprint, elsewhere: str) -> str:
-    """What the log holds instead, in words first; digests tell nobody anything and are left out."""
-    meta = beside(log, "meta")
-    then = _parts(meta)
-    if then.pop("run", None) != run:
+def _describe_difference(log: Path, run: str, fingerprint: Fingerprint, other_log: str) -> str:
+    """What the log holds instead, in words; digests mean nothing to a person and are left out."""
+    meta = sidecar(log, "meta")
+    before, now = _read_meta(meta), fingerprint.parts
+    if before.pop("run", None) != run:
         return (
-            f"{log} belongs to another experiment: its outcomes are of run {run:.12}, this is {mark.run:.12} (what "
-            f"differs is not known without {meta.name}); {elsewhere}, or delete it"
+            f"{log} belongs to another experiment: its outcomes are of run {run:.12}, this is {fingerprint.run:.12} "
+            f"(what differs is not known without {meta.name}); {other_log}, or delete it"
         )
-    keys = [key for key in {**then, **mark.parts} if then.get(key) != mark.parts.get(key)]
-    told = [
-        f"{key} was {then.get(key)!s:.40} and is {mark.parts.get(key)!s:.40}"
-        for key in keys
-        if key not in (*DATA, "tiers")
-    ]
-    also = f" ({', '.join(told[:3])})" if told else ""
+    keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    readable = [key for key in keys if key not in (*DATA, "tiers")]
+    changes = ", ".join(f"{key} was {before.get(key)!s:.40} and is {now.get(key)!s:.40}" for key in readable[:3])
+    also = f" ({changes})" if changes else ""
     if "samples" in keys or "questions" in keys:
-        held, here = then.get("samples"), mark.parts["samples"]
-        return f"{log} holds answers to {held} other questions than these {here}{also}; {elsewhere}, or delete it"
+        held, here = before.get("samples"), now["samples"]
+        return f"{log} holds answers to {held} other questions than these {here}{also}; {other_log}, or delete it"
     if data := [key for key in DATA if key in keys]:
         return (
-            f"{log} holds answers to these questions with other {' and '.join(data)}{also}; {elsewhere}, or delete it"
+            f"{log} holds answers to these questions with other {' and '.join(data)}{also}; {other_log}, or delete it"
         )
-    return f"{log} belongs to another experiment: {', '.join(told[:3])}; {elsewhere}, or the same things again"
+    return f"{log} belongs to another experiment: {changes}; {other_log}, or restore the earlier setting"
 
 
-def name_of(value: object) -> str:
-    """A short name of anything that JSON can write: the same for the same, whatever the order of its keys."""
+def json_digest(value: object) -> str:
+    """A digest of anything that JSON can write; the order of keys does not matter."""
     canonical = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=dict)
     return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()

@@ -1,9 +1,9 @@
-"""Was the answer right? Five metrics, each after its official definition.
+"""Grade answers by one of five metrics, each after its official definition.
 
 | metric    | score                                                                                      |
 |-----------|--------------------------------------------------------------------------------------------|
-| relaxed   | 1 if, normalised, prediction and an answer are equal or one contains the other (the paper) |
-| exact     | 1 if they are equal, normalised                                                            |
+| relaxed   | 1 if, normalized, prediction and an answer are equal or one contains the other (the paper) |
+| exact     | 1 if they are equal, normalized                                                            |
 | anls      | 1 - edit distance / longer length, best over answers, 0 below 0.5 (DocVQA, InfographicVQA) |
 | chartqa   | 1 if a number is within 5 % of the answer, or the strings are equal (ChartQA)              |
 | vqa       | agreement with several people, each left out in turn (TextVQA, VQAv2)                      |
@@ -22,16 +22,6 @@ from collections.abc import Callable, Sequence
 from unicodedata import normalize
 
 from stakes.errors import BadInput
-
-# The VQA consensus score: agreement with ten people, each left out in turn.
-#
-# Official definition (VQAv2 and TextVQA evaluation): normalise prediction and answers alike, then
-#
-#     score = mean over annotators i of min(1, matches among the other annotators / 3)
-#
-# The official normaliser's quirks are part of the definition and are kept: all punctuation vanishes from a text that
-# has a comma between digits, otherwise it becomes a space; a period stays only before a digit; "none" reads as "0".
-
 
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 _COMMA_IN_NUMBER = re.compile(r"(?<=\d),+(?=\d)")
@@ -60,8 +50,12 @@ _REPAIRS = {
 } | {"somebody'd": "somebodyd"}  # the one entry that the official table has the wrong way round
 
 
-def vqa_normalise(text: str) -> str:
-    """The official answer normaliser: ``"The  two-door cars."`` becomes ``"2 door cars"``."""
+def vqa_normalize(text: str) -> str:
+    """The official answer normalizer: ``"The  two-door cars."`` becomes ``"2 door cars"``.
+
+    Its quirks are part of the definition and are kept: all punctuation vanishes from a text that has a comma between
+    digits, otherwise it becomes a space; a period stays only before a digit; "none" reads as "0".
+    """
     text = text.lower().replace(",", "").replace("?", "").replace("'s", " 's").strip()
     return _digits_and_articles(_punctuation(text.replace("\n", " ").replace("\t", " ").strip()))
 
@@ -81,14 +75,19 @@ def _digits_and_articles(text: str) -> str:
 
 
 def vqa_score(prediction: str, answers: Sequence[str]) -> float:
-    """The consensus score in [0, 1] of ``prediction`` against one answer per annotator (usually ten)."""
+    """The consensus score in [0, 1] of ``prediction`` against one answer per annotator (usually ten).
+
+    Official definition (VQAv2 and TextVQA evaluation): normalize prediction and answers alike, then
+
+        score = mean over annotators i of min(1, matches among the other annotators / 3)
+    """
     if len(answers) < 3:
         raise BadInput(
             f"metric vqa compares with the answers of several people, and this sample has {len(answers)}, with which "
             "no prediction can be right; give each annotator's answer, or grade with exact or anls"
         )
-    given = vqa_normalise(prediction)
-    people = Counter(vqa_normalise(answer) for answer in answers)
+    given = vqa_normalize(prediction)
+    people = Counter(vqa_normalize(answer) for answer in answers)
     matches, n = people[given], len(answers)
     # An annotator who gave this very answer sees one match fewer among the others.
     return (matches * min(1, (matches - 1) / 3) + (n - matches) * min(1, matches / 3)) / n
@@ -112,12 +111,12 @@ def grade(prediction: str, answers: Sequence[str], metric: str = "relaxed", *, t
             raise BadInput(f"predictions and answers are text, not {text!r}; an empty prediction is an empty string")
     if not answers:
         raise BadInput("there is no answer to grade against; give at least one acceptable answer")
-    if not _normalise(prediction):
+    if not _normalize(prediction):
         return 0.0
     if metric == "vqa":
         return vqa_score(prediction, answers)
     if metric == "relaxed" and truncated:
-        return max(float(_normalise(a) in _normalise(prediction)) if _normalise(a) else 0.0 for a in answers)
+        return max(float(_normalize(a) in _normalize(prediction)) if _normalize(a) else 0.0 for a in answers)
     score = METRICS[metric]
     return max(score(prediction, answer) for answer in answers)
 
@@ -133,15 +132,15 @@ def is_piece(prediction: str, answers: Sequence[str]) -> bool:
     >>> is_piece("1,932", ["11,932"]), is_piece("11,932", ["$11,932"])
     (True, False)
     """
-    given, golds = _normalise(prediction), [_normalise(answer) for answer in answers]
+    given, golds = _normalize(prediction), [_normalize(answer) for answer in answers]
     if not given or any(gold and gold in given for gold in golds):
         return False
     lacking = ["".join(gold.split(given, 1)) for gold in golds if given in gold]
     return bool(lacking) and all(any(map(str.isalnum, rest)) for rest in lacking)
 
 
-def _normalise(text: str) -> str:
-    """The paper's normaliser: strip white space, lower case, drop one trailing period.
+def _normalize(text: str) -> str:
+    """The paper's normalizer: strip white space, lower case, drop one trailing period.
 
     Beyond the paper, one white space is like another (a model writes "12 000" with plain spaces where the answer has
     narrow ones), and so is one Unicode form of a letter.
@@ -150,12 +149,12 @@ def _normalise(text: str) -> str:
 
 
 def _relaxed(prediction: str, answer: str) -> float:
-    given, gold = _normalise(prediction), _normalise(answer)
+    given, gold = _normalize(prediction), _normalize(answer)
     return float(bool(gold) and (gold in given or given in gold))
 
 
 def _exact(prediction: str, answer: str) -> float:
-    return float(_normalise(prediction) == _normalise(answer))
+    return float(_normalize(prediction) == _normalize(answer))
 
 
 def _anls(prediction: str, answer: str) -> float:

@@ -1,9 +1,9 @@
-"""The log of answers: one sample answered at one budget by one mechanism, one JSON line each, only ever appended.
+"""The outcome log: one JSON line for each sample answered at one budget by one mechanism, append-only.
 
-A line is flushed and fsynced before ``append`` returns, so a killed run loses at most the answer in flight. Its torn
-last line is dropped when the log is read, and cut off before the next append; any other bad line is an error. A file
-that is no log, because somebody named the wrong one, is refused and not touched: a last line without its end is only
-taken for a torn one after a whole outcome, or where it begins as an outcome does.
+Lines are fsynced before ``append`` returns, so a killed run loses at most the answer in flight. Its torn last line is
+ignored when the log is read, and cut off before the next append; any other bad line is an error. A file that is not a
+log is refused and left untouched: an incomplete last line counts as torn only after a complete outcome, or where it
+begins as an outcome does.
 """
 
 import fcntl
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from stakes.errors import BadInput, StakesError
@@ -22,7 +21,7 @@ from stakes.files import is_torn
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one answer was, what it cost in visual tokens, and whether it was right."""
+    """One answer: its prediction, its visual tokens, and whether it was right."""
 
     sample: str
     document: str
@@ -71,12 +70,12 @@ def read_outcomes(path: str | Path) -> list[Outcome]:
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
     if not path.is_file():
         raise BadInput(f"there is no outcome log {path}; check the path")
-    # A complete log ends in a newline, so the last piece is empty; otherwise the writer died within it.
+    # A complete log ends in a newline, so the last piece is empty; otherwise the writer was killed within it.
     *lines, tail = path.read_bytes().split(b"\n")
     if not lines and tail and not is_torn(tail, NAMES):
         raise BadInput(
-            f"{path} is not an outcome log: it holds one line, which does not begin as an outcome does; it is left as "
-            "it was, so give another log"
+            f"{path} is not an outcome log: it holds one line, which does not begin as an outcome does; it was not "
+            "changed, so give another log"
         )
     for number, line in enumerate(lines, start=1):
         try:
@@ -111,9 +110,9 @@ class OutcomeLog:
         except OSError as error:
             raise BadInput(f"the outcome log {self.path} cannot be opened for writing ({error.strerror})") from None
         try:
-            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # a killed process lets go of it
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # a killed process releases it
             if not os.path.samestat(os.fstat(self._file.fileno()), self.path.stat()):
-                raise OSError  # replaced between the two, by one who wrote other tiers into it (``relabel``)
+                raise OSError  # replaced in between by a process that wrote other tiers into it (``relabel``)
         except OSError:
             self._file.close()
             raise BadInput(f"another process is writing {self.path}; wait for it, or give another log") from None
@@ -125,13 +124,13 @@ class OutcomeLog:
         return self
 
     def _cut_torn_line(self) -> None:
-        """Cut what a killed writer left behind; a file that is not all outcomes up to there stays as it is."""
+        """Cut the torn line of a killed writer; a file that holds anything but outcomes before it is not touched."""
         raw = self.path.read_bytes()
         whole = raw.rfind(b"\n") + 1
         for number, record in _records(self.path):
             _outcome(number, record, self.path)
             if whole == len(raw):
-                break  # nothing is cut, so one line tells whether this is a log; whoever resumes reads the others
+                break  # nothing is cut, so one line shows whether this is a log; a resumed run reads the others
         if whole < len(raw):
             os.ftruncate(self._file.fileno(), whole)
 
@@ -148,11 +147,9 @@ class OutcomeLog:
             with suppress(OSError):
                 os.ftruncate(descriptor, whole)
             raise StakesError(
-                f"the outcome log {self.path} cannot be written ({error.strerror}); what it holds is safe: make room "
-                "and start again, and the run goes on where it was"
+                f"the outcome log {self.path} cannot be written ({error.strerror}); what it holds is safe: free some "
+                "space and start again, and the run resumes"
             ) from error
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()

@@ -1,4 +1,4 @@
-"""Do two tiers respond to tokens differently? Three tests that keep a page's questions together.
+"""Test whether two tiers respond to tokens differently, with three tests that keep a page's questions together.
 
 * regression: ``logit P(right) = a_t + s_t log2(budget)``; the tiers' slopes differ by ``s_1 - s_2``, with a standard
   error that lets answers on one document depend on each other in any way (sandwich estimator, t with documents - 1
@@ -6,11 +6,11 @@
 * permutation: under one slope for both tiers, ``logit P(right) = a_t + s log2(budget)``, a question's residuals say how
   far its own slope is off: ``v = sum_b (y_b - p_b)(x_b - m_t) / sum_b p_b (1 - p_b)(x_b - m_t)^2``, with ``m_t`` the
   middle of the tier's information, so that an easier tier is not taken for a steeper one. The difference of the tiers'
-  means of v is compared with what comes out when the v are shuffled among the questions of each document; documents
-  with questions of one tier only say nothing here;
-* parallel: the same shuffles, but whether the difference of the two error curves is constant over budgets, by its
-  variance. This one also speaks up when one tier is merely easier: near 0 and 1 two curves meet, whatever their slopes.
-  It asks what an allocation lives on, error per token; the first two ask for slope alone.
+  means of v is compared with its distribution when the v are shuffled among the questions of each document; documents
+  with questions of one tier only do not contribute;
+* parallel: the same shuffles test whether the difference of the two error curves is constant over budgets, by its
+  variance. It also rejects when one tier is merely easier: near 0 and 1 two curves meet, whatever their slopes. It
+  tests what an allocation depends on, error per token; the first two test the slope alone.
 
     found = slope_test({"high": right_high, "low": right_low}, {"high": pages_high, "low": pages_low}, [32, 304, 576])
     found.slopes, found.difference, found.p, found.permutation_p, found.parallel_p
@@ -125,7 +125,7 @@ def _logistic(x: Array, y: Array) -> tuple[Array, Array, Array]:
         weights = weights + step
         if np.abs(step).max() < 1e-10:
             return weights, odds, np.asarray(bread, dtype=float)
-    raise BadInput("right and wrong answers are told apart by the budget alone, so no slope fits; measure more")
+    raise BadInput("the budget alone separates right from wrong answers, so no slope fits; measure more")
 
 
 def _own_slopes(rows: Array, is_first: NDArray[np.bool_], dose: Array) -> Array:
@@ -148,8 +148,8 @@ def _permutations(
     centred = rows - np.where(is_first, rows[is_first].mean(), rows[~is_first].mean())[:, None]
 
     def statistics(labels: NDArray[np.bool_]) -> Array:
-        apart = abs(slope[labels].mean() - slope[~labels].mean())
-        return np.array([apart, np.var(centred[labels].mean(0) - centred[~labels].mean(0))])
+        difference = abs(slope[labels].mean() - slope[~labels].mean())
+        return np.array([difference, np.var(centred[labels].mean(0) - centred[~labels].mean(0))])
 
     rng, seen, more = np.random.default_rng(seed), statistics(is_first), np.zeros(2)
     order = np.argsort(unit, kind="stable")

@@ -1,8 +1,8 @@
-"""Is that luck? Exact paired tests, BCa intervals by document, and cost-weighted error.
+"""Exact paired tests, BCa intervals by document, and cost-weighted error (CWE).
 
 * ``mcnemar``: exact two-sided test on the discordant pairs b:c, ``p = min(1, 2 P[Bin(b + c, 1/2) <= min(b, c)])``.
 * ``cwe``: ``sum(c_i [wrong_i]) / sum(c_i)``; ``cwe_gain`` is how far it falls from one arm to another on the same
-  samples, with a BCa bootstrap interval that resamples whole documents when told which question is on which.
+  samples, with a BCa bootstrap interval that resamples whole documents when ``documents`` are given.
 
     >>> f"{mcnemar(54, 4):.1e}"
     '3.2e-12'
@@ -64,12 +64,12 @@ def cwe(correct: ArrayLike, costs: ArrayLike) -> float:
 
 
 def cwe_sweep(
-    correct: ArrayLike, tiers: Sequence[str], dear: str, ratios: Sequence[float] = RATIOS
+    correct: ArrayLike, tiers: Sequence[str], high_cost: str, ratios: Sequence[float] = RATIOS
 ) -> dict[float, float]:
-    """CWE when tier ``dear`` costs r and every other tier 1, for each r: reweighting, no further answers."""
-    if dear not in tiers:
-        raise BadInput(f"no sample is of tier {dear!r}; the tiers are {', '.join(sorted(set(tiers)))}")
-    return {r: cwe(correct, [r if tier == dear else 1.0 for tier in tiers]) for r in ratios}
+    """CWE when tier ``high_cost`` costs r and every other tier 1, for each r: reweighting, no further answers."""
+    if high_cost not in tiers:
+        raise BadInput(f"no sample is of tier {high_cost!r}; the tiers are {', '.join(sorted(set(tiers)))}")
+    return {r: cwe(correct, [r if tier == high_cost else 1.0 for tier in tiers]) for r in ratios}
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Gain:
 
     @property
     def few(self) -> str:
-        """Why the interval is not to be believed, in words; empty where it is."""
+        """Why the interval is not reliable, in words; empty where it is."""
         return f"too few documents ({self.units}) for an interval" if self.units < FEWEST else ""
 
 
@@ -146,6 +146,12 @@ def _bca(
     ends = bias + ndtri([(1 - level) / 2, (1 + level) / 2])
     low, high = np.quantile(drawn, ndtr(bias + ends / (1 - skew * ends)))
     return float(low), float(high)
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence that no test is run at."""
+    if not 0.5 <= confidence < 1:
+        raise BadInput(f"a confidence lies between 0.5 and 1, not at {confidence}; 0.95 is usual")
 
 
 def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:

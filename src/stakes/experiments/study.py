@@ -1,36 +1,36 @@
-"""Who answers which questions, and where are the answers kept? What every measured table starts from.
+"""A study: one model, its questions and the folder of its answers, from which every table is measured.
 
     study = Study(load("embedded"), "embedded", Path("runs/reproduce"), per_tier=300)
-    asked = study.questions("forms")
-    found = study.arms("forms", asked, {"high": 512, "low": 96}, {"high": 5, "low": 1})
+    samples = study.questions("forms")
+    arms = study.arms("forms", samples, {"high": 512, "low": 96}, {"high": 5, "low": 1})
 
 Answers are logged per data set, mechanism and selector, and every (question, budget) is answered once, whichever tables
-ask for it: the frontier's 13 budgets serve the arms, the metrics and the map. Stop it anywhere and start it again.
+need it: the frontier's 13 budgets serve the arms, the metrics and the map. A stopped study resumes where it was.
 
 A source is a family of synthetic pages (``forms``), a set of the hub by the paper's protocol (``hub:docvqa``, or
 ``hub:docvqa:FOLDER`` for a local parquet copy), or a samples file.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stakes.budgets.policy import Policy, TierPlan
-from stakes.calibration.arms.comparison import Comparison, Ledger, compare
+from stakes.calibration.arms.comparison import ArmRow, Comparison, compare
 from stakes.calibration.arms.plan import ARMS, ArmPlan, plan_arms
 from stakes.data import synthetic as pages
+from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import Setting
-from stakes.evaluation.items import Asked, ask, ask_pages
-from stakes.evaluation.layered import layered
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.progress import Progress
-from stakes.evaluation.runner import Key, Lanes, run
+from stakes.evaluation.runner import Assignments, Key, RunOptions, run
+from stakes.evaluation.samples import draw_samples, prepare_samples
 from stakes.models.base import VLM, Mechanism
 from stakes.models.identity import family_of
-from stakes.signals import Judge, KeywordRule, Signal, to_dict
+from stakes.signals import Judge, KeywordRule, Signal
 
-# the paper's data sets and the synthetic families that stand for them
 OFFLINE = {
     "docvqa": "forms",
     "chartqa": "charts",
@@ -39,17 +39,23 @@ OFFLINE = {
     "vqav2": "shapes",
     "solid_color": "swatches",
 }
+"""The paper's data sets, and the synthetic families that replace them offline."""
 
 
 @dataclass(frozen=True)
 class Arms:
-    """Arms of one total: the comparison, what each asked, and every answer."""
+    """Arms of one total: the comparison, the plan and every answer."""
 
     comparison: Comparison
     plan: ArmPlan
     outcomes: Mapping[str, Sequence[Outcome]]
     deviation: float
-    """The largest relative difference between two arms' realised totals, in what the plan says is ``counted``."""
+    """The largest relative difference between the realised totals of two arms, in what the plan counts."""
+
+    @property
+    def rows(self) -> dict[str, ArmRow]:
+        """The comparison's rows by arm."""
+        return {row.arm: row for row in self.comparison.rows}
 
 
 @dataclass(frozen=True)
@@ -63,56 +69,63 @@ class Study:
     mechanism: Mechanism = "deletion"
     metric: str = "relaxed"
     data: Mapping[str, str] = field(default_factory=dict)
-    """What stands for one of the paper's data sets; the synthetic family (``OFFLINE``) where nothing is named."""
+    """The source of each of the paper's data sets; the synthetic family (``OFFLINE``) where none is given."""
     split: str = "test"
     signal: Signal | None = None
     """How tiers are read; None takes the samples' own labels."""
     selectors: tuple[str, ...] = ()
-    """Those that the table of selectors sets side by side; the paper's where none is named."""
+    """The selectors that ``invariance`` measures; the paper's if empty."""
     progress: Progress | None = None
     judge: Judge | None = None
-    """Whose view of the labels is compared, where there is one."""
+    """Whose labels the table ``labels`` compares with the rule's, if any."""
 
     def source(self, dataset: str) -> str:
-        """What stands for one of the paper's data sets."""
+        """The source of one of the paper's data sets."""
         return self.data.get(dataset, OFFLINE.get(dataset, dataset))
 
-    def questions(self, source: str, per_tier: int | None = None) -> list[Asked]:
-        """``per_tier`` questions of each tier, the same ones every time."""
+    def questions(self, source: str, per_tier: int | None = None) -> list[Sample]:
+        """``per_tier`` samples of each tier, the same ones every time."""
         count = self.per_tier if per_tier is None else per_tier
         if source in pages.FAMILIES:
-            return ask_pages(source, self.split, count, self.signal)
-        from stakes.data.sample import read_samples
-
+            return draw_samples(source, self.split, count, self.signal)
         path = self._fetched(source.removeprefix("hub:"), count) if source.startswith("hub:") else Path(source)
-        if path.is_file():
-            return first_of_each_tier(ask(read_samples(path), path.parent, self.signal or KeywordRule()), count)
-        raise BadInput(f"no data is called {source!r}; give one of {', '.join(pages.FAMILIES)}, or a samples file")
+        if not path.is_file():
+            raise BadInput(f"no data is called {source!r}; give one of {', '.join(pages.FAMILIES)}, or a samples file")
+        samples = prepare_samples(read_samples(path), path.parent, self.signal or KeywordRule())
+        return first_of_each_tier(samples, count)
 
     def _fetched(self, source: str, count: int) -> Path:
-        """The samples file of a set of the hub, taken once and kept beside the logs."""
+        """The samples file of a set of the hub, fetched once into the folder of the logs."""
         from stakes.data.hub import scan, write
-        from stakes.data.sight import sight
 
-        name, _, place = source.partition(":")
+        name, _, parquet = source.partition(":")
         folder = self.folder / "data" / f"{name}-{count}"
         if not (folder / "samples.jsonl").exists():
-            parquet = Path(place) if place else None
-            write(scan(name, sight(family_of(self.model)), per_tier=count, parquet=parquet), folder)
+            write(scan(name, family_of(self.model), per_tier=count, parquet=Path(parquet) if parquet else None), folder)
         return folder / "samples.jsonl"
 
     def answers(
-        self, source: str, asked: Sequence[Asked], lanes: Lanes, setting: Setting | None = None
+        self, source: str, samples: Sequence[Sample], assignments: Assignments, setting: Setting | None = None
     ) -> Mapping[Key, Outcome]:
-        """Every question at every budget that a lane gives it."""
+        """Every sample at every budget that an assignment gives it."""
         setting = setting or Setting(self.mechanism, None, self.metric)
-        log = self.log(source, asked, setting)
-        other = "give another --folder"
-        return run(self.model, asked, lanes, setting, log, progress=self.progress, elsewhere=other).outcomes
+        log = self.log(source, samples, setting)
+        options = RunOptions(self.progress, other_log="give another --folder")
+        return run(self.model, samples, assignments, setting, log, options).outcomes
 
-    def log(self, source: str, asked: Sequence[Asked], setting: Setting) -> Path:
-        """Where the answers to these questions stand."""
-        parts = [self.name, source, len(asked), setting.mechanism, setting.selector, setting.metric]
+    def answer_arms(
+        self, source: str, samples: Sequence[Sample], arms: Mapping[str, Sequence[int]], setting: Setting
+    ) -> dict[str, list[Outcome]]:
+        """The outcomes of each arm, in the order of the samples; ``arms`` has one budget per sample."""
+        outcomes = self.answers(source, samples, list(arms.values()), setting)
+        return {
+            arm: [outcomes[sample.id, budget] for sample, budget in zip(samples, budgets, strict=True)]
+            for arm, budgets in arms.items()
+        }
+
+    def log(self, source: str, samples: Sequence[Sample], setting: Setting) -> Path:
+        """The log of the answers to these samples."""
+        parts = [self.name, source, len(samples), setting.mechanism, setting.selector, setting.metric]
         name = "-".join(str(part) for part in parts if part)
         safe = "".join(c if c.isalnum() or c in "-._" else "_" for c in name)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +134,7 @@ class Study:
     def arms(
         self,
         source: str,
-        asked: Sequence[Asked],
+        samples: Sequence[Sample],
         budgets: Mapping[str, int],
         costs: Mapping[str, float],
         names: Sequence[str] = ARMS,
@@ -129,41 +142,33 @@ class Study:
     ) -> Arms:
         """The arms at the total of ``budgets``, answered and compared."""
         setting = setting or Setting(self.mechanism, None, self.metric)
-        policy = fixed_policy(family_of(self.model), setting.mechanism, budgets, costs, [one.tier for one in asked])
-        plan = plan_arms(asked, policy, self.model, setting.mechanism, names, layered(self.model, setting))
-        found = self.answers(source, asked, list(plan.budgets.values()), setting)
-        outcomes = {
-            arm: [found[one.id, budget] for one, budget in zip(asked, row, strict=True)]
-            for arm, row in plan.budgets.items()
-        }
-        native = [outcome.native for outcome in outcomes["uniform"]]
-        ledger = Ledger(plan.samples, native, plan.mechanism, plan.rounding or 0.0)
-        deviation = ledger.check_realised({arm: [o.spent for o in rows] for arm, rows in outcomes.items()})
-        return Arms(compare(outcomes, costs), plan, outcomes, deviation)
+        tiers = [sample.tier for sample in samples]
+        policy = fixed_policy(family_of(self.model), setting.mechanism, budgets, costs, tiers)
+        plan = plan_arms(samples, policy, self.model, setting, names)
+        outcomes = self.answer_arms(source, samples, plan.budgets, setting)
+        return Arms(compare(outcomes, costs), plan, outcomes, plan.check_realised(outcomes))
 
 
-def first_of_each_tier(asked: Sequence[Asked], count: int) -> list[Asked]:
-    """The first ``count`` questions of each tier, in the file's order."""
-    seen: dict[str, int] = {}
-    kept = []
-    for one in asked:
-        seen[one.tier] = seen.get(one.tier, 0) + 1
-        if seen[one.tier] <= count:
-            kept.append(one)
-    return kept
+def first_of_each_tier(samples: Sequence[Sample], count: int) -> list[Sample]:
+    """The first ``count`` samples of each tier, in the file's order."""
+    seen: Counter[str] = Counter()
+    first = []
+    for sample in samples:
+        seen[sample.tier] += 1
+        if seen[sample.tier] <= count:
+            first.append(sample)
+    return first
 
 
 def fixed_policy(
     family: str, mechanism: str, budgets: Mapping[str, int], costs: Mapping[str, float], tiers: Sequence[str]
 ) -> Policy:
-    """Budgets that were specified beforehand, as a policy: no curve stands behind them."""
+    """Budgets specified beforehand, as a policy without curves."""
     mean = sum(budgets[tier] for tier in tiers) // len(tiers)
     return Policy(
         family=family,
         mechanism="deletion" if mechanism == "deletion" else "resolution",
         mean_budget=mean,
-        floor=1,
         tiers={tier: TierPlan(cost=costs[tier], budget=budgets[tier]) for tier in budgets},
-        signal=to_dict(KeywordRule()),
         fingerprint="specified beforehand",
     )

@@ -1,29 +1,38 @@
-"""What does a measured table look like? Rows of ours beside the published ones, and what must be said of them."""
+"""The form of a measured table: rows of ours beside the published ones, findings in sentences, and the arms as rows."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 from stakes.calibration.arms.comparison import ArmRow, Comparison
 from stakes.evaluation.slopes import SlopeTest
+from stakes.evaluation.statistics import Discordant, mcnemar
 
 Cell = str | int | float | None
+Row = tuple[Cell, ...]
+
+MEASURED = frozenset({"--model", "--data", "--per-tier", "--quick", "--signal", "--folder", "-o"})
+"""The options of ``stakes reproduce`` that every table answered by a model uses."""
+EITHER_MECHANISM = MEASURED | {"--mechanism"}
+"""Those of a table that can be measured by deletion or by resolution."""
+
+ARM_COLUMNS = (
+    "source", "arm", "high", "low", "average", "CWE (r = 5)", "b:c", "p", "CWE gain", "pays from r =", "tokens",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table of ``stakes reproduce``. ``source`` of a row says whose it is: the model's name, or "published"."""
+    """One table of ``stakes reproduce``. The first cell of a row is its source: the model's name, or "published"."""
 
     name: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[Row, ...]
     findings: tuple[str, ...]
     """Computed sentences: what agrees with the paper, what does not, and why where that is known."""
     meta: Mapping[str, object]
-    """Model, data, seeds, totals: what one needs to make it again."""
+    """Model, data, seeds, totals: what is needed to reproduce it."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -35,117 +44,63 @@ class Table:
         return asdict(self)
 
 
-def spell_p(p: float) -> str:
+def arm_rows(comparison: Comparison, source: str) -> list[Row]:
+    """The arms of a two-tier comparison under ``ARM_COLUMNS``, the most expensive tier first."""
+    high = comparison.most_expensive
+    low = next(tier for tier in comparison.counts if tier != high)
+    return [
+        (source, row.arm, row.errors[high], row.errors[low], row.average, row.ratios[5],
+         *discordant_cells(row.high_cost), gain_cell(row), row.break_even, row.realised)
+        for row in comparison.rows
+    ]  # fmt: skip
+
+
+def published_arm_rows(arms: Mapping[str, Any], total: int, extra: Mapping[str, Sequence[Cell]]) -> list[Row]:
+    """The published arms in the same columns. ``extra``: (CWE gain, break-even) of an arm where they were printed."""
+    rows: list[Row] = []
+    for arm, row in arms.items():
+        high, low = row["high"], row["low"]
+        average, cwe = row.get("avg", (high + low) / 2), row.get("cwe_r5", (5 * high + low) / 6)
+        cells = discordant_cells(row.get("mcnemar"))
+        rows.append(("published", arm, high, low, average, cwe, *cells, *extra.get(arm, (None, None)), total))
+    return rows
+
+
+def discordant_cells(pair: Discordant | Sequence[int] | None) -> tuple[Cell, Cell]:
+    """The cells "b:c" (wins : losses) and p; both empty where there is no comparison."""
+    if pair is None:
+        return None, None
+    b, c = (pair.b, pair.c) if isinstance(pair, Discordant) else pair
+    return f"{b}:{c}", format_p(mcnemar(b, c))
+
+
+def gain_cell(row: ArmRow) -> Cell:
+    """The CWE gain of an arm over uniform with its interval; empty for uniform."""
+    return None if row.gain is None else str(row.gain)
+
+
+def format_p(p: float) -> str:
     """A p-value as tables print it: 0.45, 3.2e-12."""
     return f"{p:.2g}" if p >= 0.001 else f"{p:.1e}"
 
 
-def spell_interval(interval: Sequence[float]) -> str:
-    """[0.041, 0.078]"""
+def format_interval(interval: Sequence[float]) -> str:
+    """An interval as tables print it: [0.041, 0.078]."""
     return f"[{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
-def spell_slopes(test: SlopeTest) -> str:
+def format_slopes(test: SlopeTest) -> str:
     """Whether two tiers respond to tokens alike, in one sentence."""
-    verdict = "differ" if test.p < 0.05 else "are not told apart"
+    verdict = "differ" if test.p < 0.05 else "do not differ significantly"
     (first, steep), (second, other) = test.slopes.items()
     permuted = (
-        f"permuted within documents p = {spell_p(test.permutation_p)}; that the error curves run parallel, "
-        f"p = {spell_p(test.parallel_p)}"
+        f"permuted within documents p = {format_p(test.permutation_p)}; that the error curves run parallel, "
+        f"p = {format_p(test.parallel_p)}"
         if test.shared
         else "no document has questions of both tiers, so that nothing can be permuted within them"
     )
     return (
         f"the tiers' slopes {verdict}: log-odds per doubling of tokens {steep:.2f} {first}, {other:.2f} {second}, "
-        f"difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}], p = {spell_p(test.p)} by documents; "
+        f"difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}], p = {format_p(test.p)} by documents; "
         f"{permuted}"
     )
-
-
-# How are arms written down? One row an arm: errors by tier, CWE, discordant answers, interval; ours and published.
-
-
-COLUMNS = ("source", "arm", "high", "low", "average", "CWE (r = 5)", "b:c", "p", "CWE gain", "pays from r =", "tokens")
-
-
-def measured_rows(found: Comparison, source: str) -> list[tuple[Cell, ...]]:
-    """The arms of a two-tier comparison; the dearest tier first."""
-    cheap = next(tier for tier in found.counts if tier != found.dearest)
-    return [_measured(row, source, found.dearest, cheap) for row in found.rows]
-
-
-def _measured(row: ArmRow, source: str, dear: str, cheap: str) -> tuple[Cell, ...]:
-    head = (source, row.arm, row.errors[dear], row.errors[cheap], row.average, row.ratios[5])
-    if row.dear is None or row.gain is None:
-        return (*head, None, None, None, None, row.realised)
-    balance = f"{row.dear.b}:{row.dear.c}"
-    return (*head, balance, spell_p(row.dear.p), str(row.gain), row.break_even, row.realised)
-
-
-def published_rows(arms: Mapping[str, Any], n: int, extra: Mapping[str, Sequence[Cell]]) -> list[tuple[Cell, ...]]:
-    """The published arms, in the same columns. ``extra``: (CWE gain, break-even) of an arm where they were printed."""
-    from stakes.evaluation.statistics import mcnemar
-
-    rows: list[tuple[Cell, ...]] = []
-    for arm, row in arms.items():
-        high, low = row["high"], row["low"]
-        average, five = row.get("avg", (high + low) / 2), row.get("cwe_r5", (5 * high + low) / 6)
-        pair = row.get("mcnemar")
-        balance = f"{pair[0]}:{pair[1]}" if pair else None
-        p = spell_p(mcnemar(*pair)) if pair else None
-        gain, pays = extra.get(arm, (None, None))
-        rows.append(("published", arm, high, low, average, five, balance, p, gain, pays, n))
-    return rows
-
-
-# One published figure beside what follows from other published figures, with a verdict.
-#
-# A printed number stands for the interval that rounds to it. A figure *follows* when the recomputed value lies in that
-# interval (or satisfies the printed bound), *does not follow* when it lies outside, and *cannot be recomputed* when an
-# ingredient was not published.
-
-
-Verdict = Literal["follows", "does not follow", "cannot be recomputed"]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One row of ``stakes reproduce published``."""
-
-    table: str
-    what: str
-    printed: float | str
-    recomputed: float | str | None
-    how: str
-    verdict: Verdict
-
-    def record(self) -> dict[str, object]:
-        """The row as JSON."""
-        return asdict(self)
-
-
-def _decimals(printed: float) -> int:
-    """How many decimals a number is printed with, trailing zeros aside; -3 for 2000, 13 for 2e-13."""
-    return -int(Decimal(repr(printed)).normalize().as_tuple().exponent)
-
-
-def check_value(table: str, what: str, printed: float, value: float, how: str, *, decimals: int | None = None) -> Check:
-    """A printed number against its recomputation; ``decimals`` where the paper prints more than the number shows."""
-    unit = 10.0 ** -(_decimals(printed) if decimals is None else decimals)
-    agrees = abs(value - printed) <= unit / 2 * (1 + 1e-9)
-    return Check(table, what, printed, value, how, "follows" if agrees else "does not follow")
-
-
-def check_bound(table: str, what: str, bound: float, value: float, how: str) -> Check:
-    """A printed "below bound" against its recomputation."""
-    return Check(table, what, f"< {bound:g}", value, how, "follows" if value < bound else "does not follow")
-
-
-def check_fact(table: str, what: str, printed: str, found: str, how: str) -> Check:
-    """A printed statement against the statement that the figures support."""
-    return Check(table, what, printed, found, how, "follows" if printed == found else "does not follow")
-
-
-def is_rate(rate: float, n: int) -> bool:
-    """Whether some k out of n rounds to the printed rate."""
-    return math.isfinite(rate) and abs(round(rate * n) / n - rate) <= 0.0005 * (1 + 1e-9)

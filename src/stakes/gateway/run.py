@@ -1,4 +1,4 @@
-"""How does an app run? Beside the caller for as long as a block lasts, or in front until somebody stops it.
+"""Runs an ASGI app: in a thread for as long as a block lasts, or in this thread until it is interrupted.
 
 with running(app) as address:                     # 'http://127.0.0.1:43117'
     httpx.get(f"{address}/v1/models")
@@ -23,14 +23,14 @@ MOST_PORT = 65535
 
 @contextmanager
 def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Iterator[str]:
-    """The app in a thread of its own; gives its address. ``port`` 0: any that is free. ``options``: uvicorn's own."""
+    """The app in a thread; gives its address. ``port`` 0: any that is free. ``options``: uvicorn's own."""
     with _bound(host, port) as listening:
         server = _server(app, options)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True, name="stakes-server")
         thread.start()
         while not server.started:
             if not thread.is_alive():
-                raise StakesError("the server did not start; its log says why")
+                raise StakesError("the server did not start; see its log")
             time.sleep(0.005)
         try:
             yield _address(listening)
@@ -40,7 +40,7 @@ def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) ->
 
 
 def serve(app: Any, host: str, port: int, ready: Callable[[str], None] | None = None, **options: Any) -> None:
-    """The app in this thread, until it is interrupted; ``ready`` is told the address once the port is bound."""
+    """The app in this thread, until it is interrupted; ``ready`` gets the address once the port is bound."""
     with _bound(host, port) as listening:
         if ready is not None:
             ready(_address(listening))
@@ -48,7 +48,7 @@ def serve(app: Any, host: str, port: int, ready: Callable[[str], None] | None = 
 
 
 def _server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
-    # No access log: it would name what people ask. Idle connections outlive a client's pool, which else finds them cut.
+    # No access log: it would hold what people ask. Idle connections stay open longer than a client's pool keeps them.
     usual = {
         "log_level": "warning", "access_log": False, "lifespan": "on", "timeout_keep_alive": 75,
         "timeout_graceful_shutdown": 5,

@@ -1,15 +1,19 @@
-"""What can a person who runs a gateway set? Every knob with its default; nothing is read from the environment.
+"""Everything that can be set on a gateway, with defaults, descriptions and checks; the options of ``serve`` follow it.
 
-Settings(upstream="http://127.0.0.1:8000/v1", mode="observe", limits=Limits(images=8))
+    Settings(upstream="http://127.0.0.1:8000/v1", mode="observe", limits=Limits(images=8))
+
+A field that carries an ``Option`` is an option of ``stakes serve``; its description is the help text.
 """
 
-import math
-from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from stakes.errors import BadInput
-from stakes.signals.endpoint import server_name
-from stakes.vision.image.decode import MAX_PIXELS
+from stakes.vision.image import MAX_PIXELS
 
 Mode = Literal["observe", "enforce"]
 Fail = Literal["open", "closed"]
@@ -17,97 +21,221 @@ ActuatorName = Literal["pixels", "vllm", "lmdeploy", "detail", "gemini"]
 Encoding = Literal["png", "jpeg"]
 Remote = Literal["pass", "refuse"]
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+_SECRET = ("client_keys", "upstream_key")  # never repeated in an error
+
+
+def read_keys(path: Path) -> tuple[str, ...]:
+    """Keys from a file, one a line; a file, because a key on the command line shows in the list of processes."""
+    try:
+        keys = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    except (OSError, ValueError):
+        raise BadInput(f"no keys can be read from {path}") from None
+    if not keys:
+        raise BadInput(f"{path} holds no key; write one a line")
+    return keys
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The most of everything that a stranger can send; each is checked before any pixel is decoded."""
+class Option:
+    """How ``stakes serve`` takes a setting; what is not given here is taken from the field.
 
-    body_bytes: int = 64 << 20  # as sent, and again once a gzip body is unpacked
-    image_bytes: int = 24 << 20  # of one image, base64 undone
-    images: int = 50  # in one request
-    pixels: int = MAX_PIXELS  # of one image
-    side: int = 4  # fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773)
-    header_bytes: int = 32 << 10
-    header_s: float = 20.0  # until the headers are complete
-    body_s: float = 60.0  # until the body is complete
-    workers: int = 2  # threads that decode, fit and encode
-    waiting: int = 64  # pieces of work inside or waiting; beyond it the gateway says 503
-    fit_s: float = 20.0  # of one piece of work, waiting included
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """How long the upstream may take, and how often a request that it never answered is sent again."""
-
-    connect_s: float = 5.0
-    read_s: float = 300.0  # between two pieces of an answer, and until the first
-    total_s: float = 1800.0
-    tries: int = 3  # only before the first byte of the answer
-    pause_s: float = 0.05  # before the second try; doubles
-
-
-@dataclass(frozen=True)
-class Settings:
-    """One gateway.
-
-    ``fail``: what becomes of a request that the gateway cannot fit (an unreadable image, no worker free): "open" passes
-    it on as it came, counted apart; "closed" refuses it. ``remote``: what becomes of an image address whose host is not
-    one of ``remote_hosts`` ("example.com", "*.example.com", "example.com:8443"). ``client_keys``: the gateway's own;
-    without any, the client's authorization goes to the upstream as it is. ``upstream_key``: what the upstream is asked
-    with. ``watch_s``: how often the policy's file is looked at. ``keep_images``: how many of the last requests keep
-    their images and question in memory for the live page. ``telemetry``: where OpenTelemetry goes ("console", "global"
-    or the http(s) address of OTLP), None for nowhere. ``shadow``: the share of fitted requests that is asked again at
-    native size once the client has its answer, ``shadow_at_once`` of them at most and for ``shadow_s`` at the longest.
+    ``kind`` and ``default``: of the value that is typed. ``least``, ``most``: its bounds. ``parse``: from it to the
+    setting. ``switch``: a flag that has no ``--no-`` form.
     """
 
-    upstream: str
-    mode: Mode = "enforce"
-    fail: Fail = "closed"
-    actuator: ActuatorName = "pixels"
-    encoding: Encoding = "png"
-    remote: Remote = "pass"
-    remote_hosts: tuple[str, ...] = ()
-    client_keys: tuple[str, ...] = field(default=(), repr=False)
-    upstream_key: str | None = field(default=None, repr=False)
-    allow_bypass: bool = True
-    log_questions: bool = False
-    probe: bool = True
-    probe_model: str | None = None
-    watch_s: float = 1.0
-    keep_images: int = 0
-    telemetry: str | None = None
-    shadow: float = 0.0
-    shadow_at_once: int = 1
-    shadow_s: float = 120.0
+    name: str = ""
+    kind: Any = None
+    default: Any = ...
+    least: float | None = None
+    most: float | None = None
+    parse: Callable[[Any], Any] = lambda typed: typed
+    switch: bool = False
+    help: str = ""
+    field: str = ""
+    section: "type[_Section] | None" = None
+
+
+class _Section(BaseModel):
+    """Checked settings; a wrong value is a ``BadInput`` of one sentence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise BadInput(_sentence(error)) from None
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name, message = ".".join(str(part) for part in first["loc"]), first["msg"]
+    if first["type"] == "value_error":  # one of our own
+        return message.removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return f"there is no setting {name!r}"
+    value = "" if first["loc"][0] in _SECRET else f", not {first['input']!r}"
+    return message.replace("Input should", f"{name} should") + value
+
+
+def _setting(default: Any, description: str, option: Option | None = None, **checks: Any) -> Any:
+    extra: Any = {"option": option}
+    return Field(default, description=description, json_schema_extra=extra, **checks)
+
+
+def _positive(default: Any, description: str, option: Option | None = None) -> Any:
+    return _setting(default, description, option, gt=0, allow_inf_nan=False)
+
+
+class Limits(_Section):
+    """The largest request that is accepted; each limit is checked before any pixel is decoded."""
+
+    # The body is checked as received, and again after gzip was decompressed.
+    body_bytes: int = _positive(
+        64 << 20, "Largest request.", Option("max_body_mb", default=64, least=1, parse=lambda mb: mb << 20)
+    )
+    image_bytes: int = _positive(24 << 20, "Largest image in bytes, after base64.")
+    images: int = _positive(50, "Most images in a request.", Option("max_images", least=1))
+    pixels: int = _positive(
+        MAX_PIXELS, "Largest image.", Option("max_megapixels", float, 89.0, least=0.001, parse=lambda n: int(n * 1e6))
+    )
+    side: int = _positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
+    header_bytes: int = _positive(32 << 10, "Largest headers in bytes.")
+    header_s: float = _positive(20.0, "Seconds until the headers are complete.")
+    body_s: float = _positive(60.0, "Seconds until the body is complete.")
+    workers: int = _positive(2, "Threads that fit images.", Option(least=1))
+    waiting: int = _positive(64, "Image jobs running or waiting; beyond it the gateway returns 503.")
+    fit_s: float = _positive(20.0, "Seconds for one image job, waiting included.")
+
+
+class Timeouts(_Section):
+    """How long the upstream may take, and how often a request is retried."""
+
+    connect_s: float = _positive(
+        5.0, "Seconds for the upstream to accept a connection.", Option("connect_timeout", least=0.001)
+    )
+    read_s: float = _positive(300.0, "Seconds between two chunks of a response.", Option("read_timeout", least=0.001))
+    total_s: float = _positive(1800.0, "Seconds for a whole response.", Option("total_timeout", least=0.001))
+    tries: int = _positive(3, "Attempts; retries happen only before the first byte of a response.")
+    pause_s: float = _positive(0.05, "Seconds before the second attempt; doubles with each.")
+
+
+class Settings(_Section):
+    """One gateway."""
+
+    upstream: str = _setting(
+        ...,
+        "An OpenAI-compatible address such as http://127.0.0.1:8000/v1, embedded (or another shipped reader), or a "
+        "folder.",
+        Option(default="embedded"),
+    )
+    mode: Mode = _setting("enforce", "enforce, or observe: decide and report, change nothing.", Option(kind=str))
+    fail: Fail = _setting(
+        "closed", "closed refuses a request that cannot be fitted, open forwards it unchanged.", Option(kind=str)
+    )
+    actuator: ActuatorName = _setting(
+        "pixels", "How budgets reach the upstream: pixels, vllm, lmdeploy, detail or gemini.", Option(kind=str)
+    )
+    encoding: Encoding = _setting("png", "Fitted images are sent as png (exact) or jpeg (smaller).", Option(kind=str))
+    remote: Remote = _setting(
+        "pass", "Images at addresses of other hosts: pass them on uncompressed, or refuse them.", Option(kind=str)
+    )
+    remote_hosts: tuple[str, ...] = _setting(
+        (),
+        "A host whose images may be fetched, such as *.example.com or example.com:8443; repeatable.",
+        Option("remote_host", list[str], None, parse=tuple),
+    )
+    client_keys: tuple[str, ...] = _setting(
+        (),
+        "Keys that clients need, one a line. Default: the client's key is passed on.",
+        Option("key_file", Path, None, parse=read_keys),
+        repr=False,
+    )
+    upstream_key: str | None = _setting(
+        None,
+        "The key that the gateway sends to the upstream.",
+        Option("upstream_key_file", Path, parse=lambda path: read_keys(path)[0]),
+        repr=False,
+    )
+    allow_bypass: bool = _setting(
+        True,
+        "Whether clients may send x-stakes-bypass.",
+        Option("no_bypass", default=False, parse=lambda typed: not typed, switch=True, help="Refuse x-stakes-bypass."),
+    )
+    log_questions: bool = _setting(False, "Write questions into the log.", Option(switch=True))
+    probe: bool = _setting(True, "Ask the upstream at the start whether its tokens follow the budget.", Option())
+    probe_model: str | None = _setting(
+        None, "The model that the probe asks. Default: the first that the upstream lists.", Option()
+    )
+    watch_s: float = _setting(1.0, "Seconds between two checks for a changed policy file.")
+    keep_images: int = _setting(
+        0,
+        "Requests whose images and question the dashboard shows, in memory only.",
+        Option(least=0, most=1000),
+        ge=0,
+        le=1000,
+    )
+    telemetry: str | None = _setting(
+        None, "OpenTelemetry to console, to an http(s) address of OTLP, or global.", Option()
+    )
+    shadow: float = _setting(
+        0.0,
+        "Share of fitted requests, such as 0.01, that are asked again at native size to monitor drift.",
+        Option(),
+        ge=0,
+        le=1,
+    )
+    shadow_at_once: int = _setting(1, "Most shadow requests at a time; others are dropped.", Option(least=1), ge=1)
+    shadow_s: float = _setting(120.0, "Seconds for one shadow request.", gt=0)
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _valid_upstream(self) -> Self:
+        from stakes.http import server_name  # imports httpx, which --help does not need
+
         server_name(self.upstream, self.upstream_key)
-        for name, kind in (
-            ("mode", Mode), ("fail", Fail), ("actuator", ActuatorName), ("encoding", Encoding), ("remote", Remote)
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value not in get_args(kind):
-                raise BadInput(f"{name} is one of {', '.join(get_args(kind))}, not {value!r}")
-        for part in (self.limits, self.timeouts):
-            for one in fields(part):
-                if not 0 < getattr(part, one.name) < math.inf:
-                    raise BadInput(f"{one.name} must be above zero and finite, not {getattr(part, one.name)!r}")
-        if not 0 <= self.keep_images <= 1000:
-            raise BadInput(f"keep_images is how many requests keep their images, 0 to 1000, not {self.keep_images}")
-        if not 0 <= self.shadow <= 1:
-            raise BadInput(f"shadow is a share of the requests, from 0 to 1, not {self.shadow}")
-        if self.shadow_at_once < 1 or not self.shadow_s > 0:
-            raise BadInput("at least one shadow is asked at once, for some seconds; shadow=0 asks none")
-        for key in self.client_keys:
+        return self
+
+    @field_validator("client_keys")
+    @classmethod
+    def _valid_keys(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        for key in keys:
             if len(key) < 8 or not (key.isascii() and key.isprintable()) or " " in key:
                 raise BadInput("a client key is at least 8 printable characters without spaces; one of these is not")
+        return keys
 
     def check_host(self, host: str) -> None:
-        """Lending the upstream's key to whoever can reach the port needs keys of one's own, except on loopback."""
+        """Refuse to lend the upstream's key to everybody who reaches the port; loopback needs no client keys."""
         if self.upstream_key and not self.client_keys and host not in LOOPBACK:
             raise BadInput(
                 f"on {host} anybody could spend the upstream's key; give client keys as well, or listen on 127.0.0.1"
             )
+
+    @classmethod
+    def from_options(cls, upstream: str, typed: Mapping[str, Any]) -> "Settings":
+        """The settings of ``stakes serve``; ``typed``: the values of its options by name, None where not given."""
+        values: dict[Any, dict[str, Any]] = {cls: {}, Limits: {}, Timeouts: {}}
+        for option in declared_options():
+            if typed.get(option.name) is not None:
+                values[option.section][option.field] = option.parse(typed[option.name])
+        sections = {"limits": Limits(**values[Limits]), "timeouts": Timeouts(**values[Timeouts])}
+        return cls(**{**values[cls], **sections, "upstream": upstream})
+
+
+def declared_options() -> Iterator[Option]:
+    """Every setting that is an option of ``stakes serve``, in order and with all of its fields."""
+    for section in (Settings, Limits, Timeouts):
+        for field, info in section.model_fields.items():
+            extra: Any = info.json_schema_extra or {}
+            option = extra.get("option")
+            if option is not None:
+                yield replace(
+                    option,
+                    name=option.name or field,
+                    kind=option.kind or info.annotation,
+                    default=info.default if option.default is ... else option.default,
+                    help=option.help or info.description or "",
+                    field=field,
+                    section=section,
+                )

@@ -1,6 +1,4 @@
-"""Who answers? Models on this machine, by hub name or folder, and models behind a server, by address."""
-
-from __future__ import annotations
+"""Models that answer questions about images: on this machine, by hub name or folder, or behind a server, by address."""
 
 from importlib import import_module
 from pathlib import Path
@@ -11,13 +9,15 @@ from stakes.models.base import MAX_NEW_TOKENS, VLM, Answer, Request
 
 __all__ = ["VLM", "Answer", "Request", "load"]
 
-# model_type of a checkpoint's config.json -> (module, class, the family's name in geometry)
+# model_type of a checkpoint's config.json -> (class, the family's name in geometry)
 ARCHITECTURES = {
-    "qwen2_vl": ("stakes.models.local.qwen_vl", "QwenVL", "qwen2-vl"),
-    "qwen2_5_vl": ("stakes.models.local.qwen_vl", "QwenVL", "qwen2.5-vl"),
-    "qwen3_vl": ("stakes.models.local.qwen_vl", "QwenVL", "qwen3-vl"),
-    "llava_onevision": ("stakes.models.local.llava_onevision", "LlavaOneVision", "llava-onevision"),
+    "qwen2_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen2-vl"),
+    "qwen2_5_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen2.5-vl"),
+    "qwen3_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen3-vl"),
+    "llava_onevision": ("stakes.models.local.llava_onevision:LlavaOneVision", "llava-onevision"),
 }
+# name before a colon -> loader; in a package below this one, so imported by name
+LOADERS = {"ocr": "stakes.legibility.model:load_ocr"}
 
 
 def load(
@@ -30,31 +30,39 @@ def load(
 ) -> Any:
     """A model that answers: "embedded" (shipped inside), a hub name, a local folder, or an OpenAI-compatible address.
 
-    "ocr", or "ocr:qwen3-vl" for another family's tokens, only reads: legibility, not a VLM's error (``models.ocr``).
+    "ocr", or "ocr:qwen3-vl" for another family's tokens, only reads text: it measures legibility, not a VLM's error
+    (``stakes.legibility``).
 
     ``device``: "cuda" where there is one, else "cpu". ``dtype``: a torch dtype or its name; bfloat16 on a GPU, float32
     on a CPU. ``max_new_tokens``: answer length; by default the checkpoint's own where it names one, else 16.
     ``endpoint``: options of ``EndpointVLM``, for an address only: family, model, api_key, concurrency, timeout_s, tries
     and more. Returns a ``LocalVLM`` or an ``EndpointVLM``.
     """
-    if str(name_or_path).startswith(("http://", "https://")):
+    name = str(name_or_path)
+    if name.startswith(("http://", "https://")):
         from stakes.models.endpoint import EndpointVLM
 
         if device is not None or dtype is not None:
-            raise BadInput(f"{name_or_path!r} is an address, and its server chose device and dtype; leave them out")
+            raise BadInput(f"{name!r} is an address, and its server chose device and dtype; leave them out")
         length = MAX_NEW_TOKENS if max_new_tokens is None else max_new_tokens
-        return EndpointVLM(name_or_path, max_new_tokens=length, **endpoint)
+        return EndpointVLM(name, max_new_tokens=length, **endpoint)
     if endpoint:
-        raise BadInput(f"{', '.join(endpoint)} is for an http(s) address, and {name_or_path!r} is none; leave it out")
-    if name_or_path == "ocr" or str(name_or_path).startswith("ocr:"):
+        raise BadInput(f"{', '.join(endpoint)} is for an http(s) address, and {name!r} is none; leave it out")
+    if name.partition(":")[0] in LOADERS:
         if device is not None or dtype is not None or max_new_tokens is not None:
-            raise BadInput(f"{name_or_path!r} reads on the CPU; device, dtype and answer length are not for it")
-        return import_module("stakes.legibility.model").load_ocr(name_or_path)  # a package below this one
+            raise BadInput(f"{name!r} reads on the CPU; device, dtype and answer length are not for it")
+        return named_object(LOADERS[name.partition(":")[0]])(name)
     from stakes.models.embedded import SHIPPED, shipped_folder
     from stakes.models.loading import load_local
 
-    if name_or_path in SHIPPED:
-        name_or_path = str(shipped_folder(name_or_path))
-    elif str(name_or_path).startswith("embedded") and not Path(name_or_path).exists():
-        raise BadInput(f"no reader called {name_or_path!r} ships with stakes; there is {', '.join(SHIPPED)}")
-    return load_local(name_or_path, device, dtype, max_new_tokens)
+    if name in SHIPPED:
+        name = str(shipped_folder(name))
+    elif name.startswith("embedded") and not Path(name).exists():
+        raise BadInput(f"no reader called {name!r} ships with stakes; there is {', '.join(SHIPPED)}")
+    return load_local(name, device, dtype, max_new_tokens)
+
+
+def named_object(path: str) -> Any:
+    """The object that "module:name" names."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

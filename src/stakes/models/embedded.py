@@ -1,12 +1,10 @@
-"""The reader: a small VLM of our own, shipped inside the package, so that everything runs offline.
+"""The embedded readers: small VLMs that ship inside the package, so that everything runs offline.
 
     model = load("embedded")          # a stock Qwen2.5-VL folder of about 9M parameters, 18 MB
 
 ``weights/<name>/`` are normal Hugging Face folders (safetensors, no pickle), made by ``training/``. Every file is
-compared with ``checksums.json`` before it is loaded: half a download or an edited file is refused by name.
+compared with ``checksums.json`` before it is loaded; a partial download or an edited file is refused by name.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -16,12 +14,12 @@ from stakes.errors import BadInput
 
 WEIGHTS = Path(__file__).with_name("weights")
 CHECKSUMS = "checksums.json"
-# what models.load takes -> the folder in weights/
+# name for models.load -> folder in weights/
 SHIPPED = {"embedded": "reader", "embedded-small": "reader-small", "embedded-llava": "reader-llava"}
 
 
 def shipped_folder(name: str) -> Path:
-    """The folder of a shipped model, once all of its files are what was shipped."""
+    """The folder of a shipped model, after comparing all of its files with their checksums."""
     folder = WEIGHTS / SHIPPED[name]
     try:
         expected: dict[str, str] = json.loads((folder / CHECKSUMS).read_text("utf-8"))
@@ -42,10 +40,3 @@ def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_checksums(folder: Path) -> None:
-    """Note the checksum of every file of a folder that is to be shipped."""
-    files = sorted(path for path in folder.iterdir() if path.name != CHECKSUMS)
-    text = json.dumps({path.name: checksum(path) for path in files}, indent=1)
-    (folder / CHECKSUMS).write_text(text + "\n", "utf-8")

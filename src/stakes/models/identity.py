@@ -1,13 +1,11 @@
-"""What must be known of a model before it answers? Who it is, how many tokens an image takes in it, what it sees.
+"""Facts about a model that are known before it answers: its identity, family, depth, and the tokens of an image.
 
     identity(model)                                   # {'family': 'qwen2.5-vl', 'weights': '5f0c…', …}
     native_tokens(model, 1008, 756, "deletion")       # 972
 
-A model may answer for itself with a method of the same name (``identity()``, ``native_tokens(width, height,
-mechanism)``); models of transformers are looked at from outside. Needs no torch until features are asked for.
+A model may provide a method of the same name (``identity()``, ``native_tokens(width, height, mechanism)``); models of
+transformers are inspected here. Torch is imported only for features.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -19,11 +17,11 @@ from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
 
 WHOLE = 100_000_000  # parameters up to which every one is hashed; a second on two cores
-SAMPLED = 4096  # of each tensor of a larger model: training moves all values of a tensor, not a few
+SAMPLED = 4096  # values of each tensor of a larger model: training changes all values of a tensor, not a few
 
 
 def family_of(model: Any) -> str:
-    """The family whose token geometry the model has."""
+    """The name of the family that counts the model's tokens."""
     name = getattr(model, "family", None)
     if not isinstance(name, str):
         raise BadInput(f"{type(model).__name__} does not say its family, so an image's tokens cannot be counted ahead")
@@ -31,7 +29,7 @@ def family_of(model: Any) -> str:
 
 
 def identity(model: Any) -> dict[str, str]:
-    """Whatever could change an answer, as readable parts: two models with equal parts answer alike.
+    """Whatever could change an answer, as readable parts: two models with equal parts give equal answers.
 
     The path or hub name is not among them: the same weights in another folder are the same model.
     """
@@ -39,15 +37,15 @@ def identity(model: Any) -> dict[str, str]:
     if callable(own):
         return {str(key): str(value) for key, value in own().items()}
     if not hasattr(model, "processor") or not hasattr(getattr(model, "model", None), "state_dict"):
-        raise BadInput(f"{type(model).__name__} does not say who it is; give it identity() -> dict of readable parts")
+        raise BadInput(f"{type(model).__name__} has no identity; give it a method identity() -> dict of readable parts")
     processor, generation = model.processor, getattr(model.model, "generation_config", None)
     decoding = {key: getattr(generation, key, None) for key in ("eos_token_id", "repetition_penalty")}
-    seen = processor.images.to_dict() if hasattr(processor.images, "to_dict") else repr(processor.images)
+    pixels = processor.images.to_dict() if hasattr(processor.images, "to_dict") else repr(processor.images)
     return {
         "family": family_of(model),
         "weights": _weights(model.model),
         "prompt": _short(processor.template),
-        "pixels": _short(json.dumps(seen, sort_keys=True, default=str)),
+        "pixels": _short(json.dumps(pixels, sort_keys=True, default=str)),
         "words": _short(json.dumps(processor.tokenizer.get_vocab(), sort_keys=True)),
         "decoding": _short(json.dumps(decoding, sort_keys=True)),
         "length": str(model.max_new_tokens),
@@ -55,10 +53,10 @@ def identity(model: Any) -> dict[str, str]:
 
 
 def native_tokens(model: Any, width: int, height: int, mechanism: Mechanism) -> int:
-    """What an image of this size takes with no budget.
+    """Tokens of an image of this size with no budget.
 
-    Deletion starts from what the checkpoint's own processor makes of the image, within that checkpoint's bounds;
-    resizing from the family's published bounds, as ``fit`` does.
+    Deletion starts from the size that the checkpoint's own processor chooses, within that checkpoint's bounds; resizing
+    from the family's published bounds, as ``fit`` does.
     """
     own = getattr(model, "native_tokens", None)
     if callable(own):
@@ -73,16 +71,14 @@ def native_tokens(model: Any, width: int, height: int, mechanism: Mechanism) -> 
 
 def depth_of(model: Any) -> int:
     """Decoder layers that the model's visual tokens go through."""
-    found = getattr(model, "depth", None)
-    if not isinstance(found, int):
-        raise BadInput(
-            f"{type(model).__name__} does not say how many decoder layers it has, so none can be averaged over"
-        )
-    return found
+    depth = getattr(model, "depth", None)
+    if not isinstance(depth, int):
+        raise BadInput(f"{type(model).__name__} does not say its depth, so no tokens can be averaged over its layers")
+    return depth
 
 
 def image_features(model: Any, image: Any) -> Any | None:
-    """[N, D] merged features of a PIL image at its native size, or None where the model shows none."""
+    """[N, D] merged features of a PIL image at its native size, or None where the model has no ``encode``."""
     if not hasattr(model, "encode"):
         return None
     import torch
@@ -92,16 +88,16 @@ def image_features(model: Any, image: Any) -> Any | None:
 
 
 def _weights(module: Any) -> str:
-    """Names, shapes, types and values of every tensor; above ``WHOLE`` parameters, evenly spaced values of each."""
+    """A hash of names, shapes, types and values of every tensor; above ``WHOLE`` parameters, of a sample of values."""
     tensors = module.state_dict()
     small = sum(tensor.numel() for tensor in tensors.values()) <= WHOLE
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for name, tensor in tensors.items():
-        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         flat = tensor.detach().reshape(-1)
         step = 1 if small else max(1, flat.numel() // SAMPLED)
-        found.update(flat[::step].float().cpu().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(flat[::step].float().cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _short(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How does a checkpoint become a model, or one sentence that says why not?"""
+"""Load a checkpoint from a folder or the hub; every failure is one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
-from stakes.models import ARCHITECTURES, load
+from stakes.models import ARCHITECTURES, LOADERS, load, named_object
 from stakes.models.base import MAX_NEW_TOKENS
 from stakes.models.embedded import SHIPPED
 
 if TYPE_CHECKING:
     from stakes.models.local.vlm import LocalVLM
+
+TIMEOUT_S = 5.0  # of the first request to the hub; a slower hub is asked again with the hub's own timeout
+PAUSE_S = 1.0  # a name server may miss one query
+_UNREACHABLE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL}
 
 
 def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | None) -> LocalVLM:
@@ -54,7 +57,7 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
     if config.model_type not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
         raise BadInput(f"{name!r} is a {config.model_type}, whose tokens stakes cannot delete; it knows {known}")
-    module, attribute, family = ARCHITECTURES[config.model_type]
+    architecture, family = ARCHITECTURES[config.model_type]
     try:
         with _quietly():
             model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=kind)
@@ -62,15 +65,16 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
         model = model.to(target).eval()
     except (OSError, ValueError) as error:
         raise BadInput(f"{name!r} cannot be loaded: {_why(error)}") from error
-    if max_new_tokens is None:  # a reader of characters needs more of them than a real VLM needs words
+    if max_new_tokens is None:  # the embedded readers generate characters and need more tokens than a real VLM
         max_new_tokens = model.generation_config.max_new_tokens or MAX_NEW_TOKENS
-    cls = getattr(import_module(module), attribute)
-    made: LocalVLM = cls(model=model, processor=processor, family=family, max_new_tokens=max_new_tokens)
-    return made
+    vlm: LocalVLM = named_object(architecture)(
+        model=model, processor=processor, family=family, max_new_tokens=max_new_tokens
+    )
+    return vlm
 
 
 def _check_folder(name: str) -> None:
-    """Say of a folder in our own words what is not there; a hub's name has at most one slash, and begins with none."""
+    """Refuse a folder that holds no model; a hub name has at most one slash, and begins with none."""
     path = Path(name)
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -79,20 +83,19 @@ def _check_folder(name: str) -> None:
         raise BadInput(f"{name} is a file, and a model is a folder; give the one that holds its config.json")
     elif name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1:
         raise BadInput(f"there is no folder {name}; check the path, or give a name on the hub such as owner/model")
-    elif "/" not in name and (near := get_close_matches(name.lower(), [*SHIPPED, "ocr"], n=1, cutoff=0.5)):
+    elif "/" not in name and (near := get_close_matches(name.lower(), [*SHIPPED, *LOADERS], n=1, cutoff=0.5)):
         raise BadInput(f"no model is called {name!r}; did you mean {near[0]!r}?")
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Loading without transformers' progress bar and the hub's word on every retry, among a command's own lines."""
+    """Hide transformers' progress bar and the hub's message on every retry."""
     import transformers
 
     bars: Any = transformers.utils.logging  # its functions have no annotations
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
     hub = logging.getLogger("huggingface_hub")
-    level = hub.level
+    shown, level = bars.is_progress_bar_enabled(), hub.level
+    bars.disable_progress_bar()
     hub.setLevel(logging.ERROR)
     try:
         yield
@@ -103,31 +106,20 @@ def _quietly() -> Iterator[None]:
 
 
 def _why(error: Exception) -> str:
-    """The first sentence of what transformers said, and what to do when it could not reach the hub."""
+    """The first sentence of transformers' message, and what to do when it could not reach the hub."""
     text = " ".join(str(error).split())
     offline = any(word in text for word in ("connect", "offline", "internet", "resolve"))
     hint = "; there is no network and no copy here: give a folder that has the weights" if offline else ""
     return text.split(". ")[0][:300].rstrip(".") + hint
 
 
-# Can the hub be asked for a model at all? One short question before transformers' own, which go on for 23 seconds.
-#
-#     ask_hub("owner/model")      # "looking for owner/model on the hub" on stderr; BadInput where nobody can be
-# reached
-#
-# The hub's library asks six times, with pauses of 1, 2, 4, 8 and 8 seconds, for a file of which no copy is here. Where
-# its name has no address, or nobody listens there, twice is enough. A hub that is slow, or that answers anything at
-# all,
-# is left to transformers and its patience, and so is a model of which a copy is here.
-
-
-TIMEOUT_S = 5.0  # of the short question alone: who is slower is asked again with the hub's own
-PAUSE_S = 1.0  # a name server may miss one question
-_NO_WAY = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL}
-
-
 def ask_hub(name: str) -> None:
-    """Say that the hub is asked for this model, and fail now where it cannot be reached."""
+    """Announce on stderr that the hub is asked for this model, and fail now where the hub cannot be reached.
+
+    The hub's library tries six times, with pauses of 1, 2, 4, 8 and 8 seconds, for a file that is not cached. Where the
+    host has no address or refuses connections, two tries are enough. A hub that is slow, or that answers anything at
+    all, is left to transformers and its retries, and so is a model that is cached.
+    """
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 
     try:
@@ -140,7 +132,7 @@ def ask_hub(name: str) -> None:
     for last in (False, True):
         try:
             get_hf_file_metadata(url, timeout=TIMEOUT_S)
-        except Exception as error:  # whichever client the hub's library has; what it says is transformers' to tell
+        except Exception as error:  # whichever client the hub's library uses; transformers reports other errors
             why = _unreachable(error)
             if why is None:
                 return
@@ -155,49 +147,35 @@ def ask_hub(name: str) -> None:
 
 
 def _unreachable(error: BaseException) -> str | None:
-    """What the system said, where the host has no address or takes no connection; else None."""
+    """The system's message where the host has no address or refuses connections; else None."""
     at: BaseException | None = error
     while at is not None:
-        if isinstance(at, socket.gaierror) or (isinstance(at, OSError) and at.errno in _NO_WAY):
+        if isinstance(at, socket.gaierror) or (isinstance(at, OSError) and at.errno in _UNREACHABLE):
             return at.strerror or str(at)
         at = at.__cause__ or at.__context__
     return None
 
 
-# How does another process get the very same model? By loading it again: same name, kind of device, dtype and length.
-#
-# make = copy_of(model, "Qwen/Qwen2.5-VL-7B-Instruct")        # small enough to be sent anywhere
-# make()                                                      # there: a model of equal ``identity``
+def copy_of(model: Any, name: str, **options: Any) -> Callable[[], Any]:
+    """A picklable function that loads the model again in another process; ``load(name, **options)`` gave ``model``.
 
-
-@dataclass(frozen=True)
-class Copy:
-    """What ``load`` is to be given; called, it loads."""
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def __call__(self) -> Any:
-        """The model, here."""
-        return load(self.name, **self.options)
-
-
-def copy_of(model: Any, name: str, **options: Any) -> Copy:
-    """A copy of a loaded ``model``, which ``load(name, **options)`` gave."""
+    make = copy_of(model, "Qwen/Qwen2.5-VL-7B-Instruct")
+    make()                          # there: a model of equal ``identity``
+    """
     check_copied(name)
     device, dtype = getattr(model, "device", None), getattr(getattr(model, "model", None), "dtype", None)
     if device is not None and dtype is not None:
         options |= {"device": device.type, "dtype": str(dtype).removeprefix("torch.")}
-    return Copy(name, options)
+    return partial(load, name, **options)
 
 
 def check_copied(name: str) -> None:
-    """A model behind a server is not here to be copied, and the OCR one has found its places in this process only."""
-    if name.partition(":")[0] == "ocr":
+    """Refuse models that workers cannot load: one behind a server, and OCR, whose page cache is in this process."""
+    if name.partition(":")[0] in LOADERS:
         raise BadInput(f"{name!r} reads pages on all cores of this machine already; leave out --ray")
     if name.startswith(("http://", "https://")):
         raise BadInput(
-            f"{name!r} is an address, whose server is asked many questions at once already; leave out --ray, or give a "
+            f"{name!r} is an address, whose server already gets many questions at once; leave out --ray, or give a "
             "model that the workers can load"
         )
 
@@ -209,7 +187,7 @@ def on_gpu(model: Any) -> bool:
 
 @contextmanager
 def off_gpu(model: Any) -> Iterator[None]:
-    """The model waits in main memory, so that a copy of it has the GPU to itself."""
+    """Move the model to main memory for the length of the block, so that a copy of it has the GPU to itself."""
     if not on_gpu(model):
         yield
         return
@@ -217,7 +195,7 @@ def off_gpu(model: Any) -> Iterator[None]:
 
     home = model.device
     model.model.to("cpu")
-    model.forget_fast_path()
+    model.reset_fast_path()
     torch.cuda.empty_cache()
     try:
         yield
@@ -226,7 +204,7 @@ def off_gpu(model: Any) -> Iterator[None]:
 
 
 def threads() -> int:
-    """How many threads a model on this machine's CPU computes with."""
+    """Number of CPU threads that a model on this machine uses."""
     try:
         import torch
     except ImportError:

@@ -1,56 +1,57 @@
-"""How do curves and the frontier look? Vega-Lite with named rows, the same for the live page and for an SVG.
+"""The report's figures as Vega-Lite specifications: curves, frontier, arms and latency.
 
-``rows`` may be empty: the page fills a figure by name (``view.data("chosen", …)``) whenever a control moves. Plain
-Vega-Lite is written out here; a wrapper library would add packages and draw the same.
+The same figure serves the interactive report and an SVG. Its data sets are named and may be empty: the report's script
+fills them by name (``view.data("chosen", …)``) whenever a control moves. The specifications are plain dicts, because a
+wrapper library would add packages and draw the same.
+
+In the report a color is a CSS variable, so that dark, light and print need no redrawing; in an SVG it is the color
+itself. Nothing is shown by color alone: every tier, arm and cost ratio has its own dash and marker too.
 """
 
 from typing import Any
 
-# Which colour, dash and marker does each thing have? One table for the page and for drawings.
-#
-# In the page a colour is a CSS variable, so that dark, light and print need no redrawing; in a drawing it is itself.
-# Nothing is told by colour alone: every tier, arm and cost ratio has its dash and its marker too.
-
-
 LIGHT = {
-    "ink": "#1c2430", "soft": "#5b6675", "line": "#d8dde4", "paper": "#ffffff", "accent": "#0b62c4",
+    "ink": "#1c2430", "muted": "#5b6675", "line": "#d8dde4", "paper": "#ffffff", "accent": "#0b62c4",
     "c0": "#0b62c4", "c1": "#b4541a", "c2": "#1c7a4d", "c3": "#8a3ea8", "c4": "#8c6a00",
     "c5": "#b0234f", "c6": "#2b7a8c", "c7": "#5c5f66", "c8": "#6a4b2a", "c9": "#3a4bc0",
 }  # fmt: skip
 DARK = {
-    "ink": "#e8ecf2", "soft": "#a3adba", "line": "#39424f", "paper": "#161b22", "accent": "#6db1ff",
+    "ink": "#e8ecf2", "muted": "#a3adba", "line": "#39424f", "paper": "#161b22", "accent": "#6db1ff",
     "c0": "#6db1ff", "c1": "#f2a26b", "c2": "#6fd3a0", "c3": "#d6a3ee", "c4": "#e2c35c",
     "c5": "#ff8fb0", "c6": "#7fd0e0", "c7": "#c0c5cd", "c8": "#d3b08c", "c9": "#a8b3ff",
 }  # fmt: skip
 DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 1], [1, 3], [12, 3, 3, 3], [5, 5], [3, 1, 1, 1]]
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
+PERCENT = {"format": ".0%"}
+CROWD = 4  # tiers beyond which bands would hide each other and labels overlap
+# Labels stay inside the figure: beside their point at the edges, below it at the top.
+LABEL_DX = {"expr": "datum.align === 'right' ? -14 : datum.align === 'left' ? 14 : 0"}
 
 Palette = dict[str, str]
-PAGE: Palette = {name: f"var(--{name})" for name in LIGHT}
+Rows = list[dict[str, Any]]
+Spec = dict[str, Any]
+CSS: Palette = {name: f"var(--{name})" for name in LIGHT}
+"""The palette of the report itself."""
 
 
 def series(names: list[str], palette: Palette) -> dict[str, Any]:
-    """Encodings of colour, dash and marker for named series, each name with its own of all three."""
+    """Scales of color, dash and shape for named series; each name has its own of all three."""
 
     def scale(of: list[Any]) -> dict[str, Any]:
         return {"domain": names, "range": [of[i % len(of)] for i in range(len(names))]}
 
-    return {
-        "color": scale([palette[f"c{i}"] for i in range(10)]),
-        "dash": scale(DASHES),
-        "shape": scale(SHAPES),
-    }
+    return {"color": scale([palette[f"c{i}"] for i in range(10)]), "dash": scale(DASHES), "shape": scale(SHAPES)}
 
 
 def config(palette: Palette) -> dict[str, Any]:
-    """How every figure looks."""
+    """The look that all figures share."""
     text = {"labelColor": palette["ink"], "titleColor": palette["ink"], "labelFontSize": 12, "titleFontSize": 12}
     return {
         "background": None,
         "font": "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif",
         "axis": {
-            **text, "titleFontWeight": 500, "gridColor": palette["line"], "domainColor": palette["soft"],
-            "tickColor": palette["soft"], "labelOverlap": True,
+            **text, "titleFontWeight": 500, "gridColor": palette["line"], "domainColor": palette["muted"],
+            "tickColor": palette["muted"], "labelOverlap": True,
         },
         "legend": {**text, "orient": "top", "symbolStrokeColor": palette["ink"], "symbolSize": 90, "columns": 5},
         "view": {"stroke": None},
@@ -59,34 +60,112 @@ def config(palette: Palette) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# What do all figures share? Their frame, their axis of budgets, and rows that the page can replace by name.
+def curves_figure(tiers: list[str], palette: Palette, **rows: Rows) -> Spec:
+    """Error against tokens: points with 95 % bands, an overlaid estimate, and the chosen budgets.
+
+    ``measured``: tier, budget, error, low, high. ``overlay``: tier, budget, error. ``chosen``: the same and ``label``.
+    """
+    color, dash, shape = _by_name("tier", tiers, palette)
+    color["legend"] = {"symbolOpacity": 1}
+    x = _tokens("visual tokens per image")
+    y = quantity("error", "error", axis=PERCENT)
+    tip = [{"field": "tier"}, {"field": "budget", "title": "tokens"}, *_fields(".1%", "error", "low", "high")]
+    measured, overlay, chosen = (_data(name, rows) for name in ("measured", "overlay", "chosen"))
+    band = {**y, "field": "low", "scale": {"domain": [0, 1]}}
+    opacity = 0.13 if len(tiers) <= CROWD else 0.04
+    label = {"dx": LABEL_DX, "dy": {"expr": "datum.error > 0.9 ? 17 : -15"}, "align": {"expr": "datum.align"}}
+    return figure(
+        palette,
+        [
+            layer(measured, "area", {"opacity": opacity}, x=x, y=band, y2={"field": "high"}, color=color),
+            layer(measured, "line", {"strokeWidth": 1.8}, x=x, y=y, color=color, strokeDash=dash),
+            layer(measured, "point", {"filled": True, "size": 46}, x=x, y=y, color=color, shape=shape, tooltip=tip),
+            layer(overlay, "line", {"strokeWidth": 4, "opacity": 0.45}, x=x, y=y, color=color),
+            layer(chosen, "rule", {"strokeWidth": 1}, x=x, color=color, strokeDash=dash),
+            layer(chosen, "point", {"size": 260, "strokeWidth": 2.5}, x=x, y=y, color=color, shape=shape),
+            *_labels(chosen, label, palette, x=x, y=y),
+        ],
+    )
 
 
-Rows = list[dict[str, Any]]
-Spec = dict[str, Any]
-PERCENT = {"format": ".0%"}
+def frontier_figure(ratios: list[str], palette: Palette, most_expensive: str, **rows: Rows) -> Spec:
+    """CWE against the most expensive tier's budget, a line for each cost ratio, its optimum marked.
+
+    ``lines``: ratio, budget, cwe, others. ``ends``: the last row of each line, with ``name`` and its height ``at``.
+    ``best``: each line's optimum. ``now``: the line of the current ratio. ``mark``: its optimum, with ``label`` and
+    ``align``.
+    """
+    color, dash, _ = _by_name("ratio", ratios, palette)
+    color["legend"] = dash["legend"] = None  # each line has its cost ratio at its end (``ends``)
+    x = _tokens(f"visual tokens per image of tier {most_expensive}")
+    y = quantity("cwe", "cost-weighted error", scale={"zero": False})
+    tip = [
+        {"field": "ratio", "title": "cost ratio"},
+        {"field": "budget", "title": f"tokens, {most_expensive}"},
+        {"field": "others", "title": "others"},
+        {"field": "cwe", "title": "CWE", "format": ".4f"},
+    ]
+    lines, ends, now, best, mark = (_data(name, rows) for name in ("lines", "ends", "now", "best", "mark"))
+    name = {"x": x, "y": {**y, "field": "at"}, "text": {"field": "name"}, "color": color}
+    diamond = {"shape": "diamond", "size": 170, "filled": True, "stroke": palette["paper"], "strokeWidth": 1.5}
+    current = {**diamond, "size": 330, "filled": False, "strokeWidth": 2.5, "stroke": palette["ink"]}
+    return figure(
+        palette,
+        [
+            layer(lines, "line", {"strokeWidth": 1.6}, x=x, y=y, color=color, strokeDash=dash),
+            layer(lines, "point", {"size": 22, "filled": True, "opacity": 0.8}, x=x, y=y, color=color, tooltip=tip),
+            layer(ends, "text", {"align": "left", "dx": 13, "fontSize": 11}, **name),
+            layer(now, "line", {"strokeWidth": 4, "stroke": palette["ink"], "opacity": 0.9}, x=x, y=y),
+            layer(best, "point", diamond, x=x, y=y, color=color, tooltip=tip),
+            layer(mark, "point", {**current, "fill": palette["paper"]}, x=x, y=y, tooltip=tip),
+            *_labels(mark, {"dx": LABEL_DX, "dy": -20, "align": {"expr": "datum.align"}}, palette, x=x, y=y),
+        ],
+        right=52,  # for the names at the lines' ends
+    )
 
 
-def budgets(title: str) -> Spec:
-    """The axis of visual tokens."""
-    scale = {"nice": False, "zero": False}
-    return {"field": "budget", "type": "quantitative", "title": title, "scale": scale, "axis": {"tickCount": 8}}
+def arms_figure(arms: list[str], measures: list[str], palette: Palette, **rows: Rows) -> Spec:
+    """Errors by tier, their average and CWE for every arm. ``arms``: arm, measure, value, low, high."""
+    color, _, shape = _by_name("arm", arms, palette)
+    offset = {"field": "arm", "sort": arms}
+    y: Spec = {"field": "measure", "type": "nominal", "sort": measures, "title": None, "axis": {"grid": False}}
+    y["scale"] = {"paddingInner": 0.35}
+    x = quantity("value", "share of mistakes (CWE: of their cost)", axis={**PERCENT, "tickCount": 8})
+    low = {**x, "field": "low", "scale": {"zero": True}}
+    tip = [{"field": "arm"}, {"field": "measure"}, *_fields(".1%", "value", "low", "high")]
+    data, place = _data("arms", rows), {"y": y, "yOffset": offset, "color": color}
+    return figure(
+        palette,
+        [
+            layer(data, "rule", {"strokeWidth": 2}, x=low, x2={"field": "high"}, **place),
+            layer(data, "point", {"filled": True, "size": 95}, x=x, shape=shape, tooltip=tip, **place),
+        ],
+        height={"step": 16},
+    )
 
 
-def named(name: str, rows: dict[str, Rows]) -> Spec:
-    """Rows that the page finds by this name; empty until it fills them."""
-    return {"name": name, "values": rows.get(name, [])}
-
-
-def haloed(data: Spec, mark: Spec, encoding: Spec, palette: Palette) -> list[Spec]:
-    """Text that stays legible where it crosses a line: the paper's colour around it, then the text itself."""
-    halo = {"stroke": palette["paper"], "strokeWidth": 4, "strokeJoin": "round", "opacity": 0.85}
-    text = {"type": "text", "fontWeight": 600, **mark}
-    return [{"data": data, "mark": {**text, **extra}, "encoding": encoding} for extra in (halo, {})]
+def latency_figure(palette: Palette, **rows: Rows) -> Spec:
+    """Milliseconds against budget. ``latency``: budget, n, median, p25, p75. ``marks``: budget."""
+    x = _tokens("visual tokens per image")
+    y = quantity("p25", "milliseconds an answer")
+    median = {"field": "median", "type": "quantitative"}
+    fields = _fields(".0f", "median", "p25", "p75")
+    tip = [{"field": "budget", "title": "tokens"}, {"field": "n", "title": "answers"}, *fields]
+    data, muted = _data("latency", rows), {"color": palette["muted"]}
+    line = {"color": palette["accent"], "point": {"filled": True, "size": 50}}
+    return figure(
+        palette,
+        [
+            layer(_data("marks", rows), "rule", {"strokeDash": [4, 3], **muted}, x=x),
+            layer(data, "rule", {"strokeWidth": 2, **muted}, x=x, y=y, y2={"field": "p75"}),
+            layer(data, "line", line, x=x, y=median, tooltip=tip),
+        ],
+        height=220,
+    )
 
 
 def figure(palette: Palette, layers: list[Spec], height: Any = 320, right: int = 8) -> Spec:
-    """Layers in the common frame, as wide as the page gives; ``right``: room for names beside the lines."""
+    """Layers in the common frame, as wide as its container; ``right``: padding for names beside the lines."""
     return {
         "width": "container",
         "height": height,
@@ -97,149 +176,42 @@ def figure(palette: Palette, layers: list[Spec], height: Any = 320, right: int =
     }
 
 
-CROWD = 4  # tiers beyond which bands would hide each other and labels overlap
-# Labels stand inside the figure: beside their point at the edges, below it at the top.
-ASIDE = {"expr": "datum.align === 'right' ? -14 : datum.align === 'left' ? 14 : 0"}
+def layer(data: Spec, mark: str, look: Spec, **encoding: Any) -> Spec:
+    """One layer of a figure."""
+    return {"data": data, "mark": {"type": mark, **look}, "encoding": encoding}
 
 
-def curves_figure(tiers: list[str], palette: Palette, **rows: Rows) -> Spec:
-    """Error against tokens: points with 95 % bands, an overlaid estimate, and the chosen budgets.
+def _labels(data: Spec, look: Spec, palette: Palette, **encoding: Any) -> list[Spec]:
+    """Text that stays legible where it crosses a line: a halo in the paper's color, then the text itself."""
+    halo = {"stroke": palette["paper"], "strokeWidth": 4, "strokeJoin": "round", "opacity": 0.85}
+    text = {"field": "label"}
+    return [layer(data, "text", {"fontWeight": 600, **look, **extra}, text=text, **encoding) for extra in (halo, {})]
 
-    ``measured``: tier, budget, error, low, high. ``overlay``: tier, budget, error. ``chosen``: the same and ``label``.
-    """
-    look = series(tiers, palette)
-    x = budgets("visual tokens per image")
-    y = {"field": "error", "type": "quantitative", "title": "error", "axis": PERCENT}
-    colour = {"field": "tier", "scale": look["color"], "title": "tier", "sort": tiers, "legend": {"symbolOpacity": 1}}
-    dash = {"field": "tier", "scale": look["dash"], "title": "tier", "sort": tiers}
-    shape = {"field": "tier", "scale": look["shape"], "title": "tier", "sort": tiers}
-    tip = [
-        {"field": "tier"},
-        {"field": "budget", "title": "tokens"},
-        {"field": "error", "format": ".1%"},
-        {"field": "low", "format": ".1%"},
-        {"field": "high", "format": ".1%"},
+
+def _data(name: str, rows: dict[str, Rows]) -> Spec:
+    """A data set that the report finds by this name; empty until it is filled."""
+    return {"name": name, "values": rows.get(name, [])}
+
+
+def _by_name(field: str, names: list[str], palette: Palette) -> list[Spec]:
+    """Encodings of color, dash and shape by the names in a field."""
+    look = series(names, palette)
+    return [
+        {"field": field, "scale": look[channel], "title": field, "sort": names}
+        for channel in ("color", "dash", "shape")
     ]
-    measured = named("measured", rows)
-    return figure(
-        palette,
-        [
-            {
-                "data": measured,
-                "mark": {"type": "area", "opacity": 0.13 if len(tiers) <= CROWD else 0.04},
-                "encoding": {
-                    "x": x,
-                    "y": {**y, "field": "low", "scale": {"domain": [0, 1]}},
-                    "y2": {"field": "high"},
-                    "color": colour,
-                },
-            },
-            {
-                "data": measured,
-                "mark": {"type": "line", "strokeWidth": 1.8},
-                "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash},
-            },
-            {
-                "data": measured,
-                "mark": {"type": "point", "filled": True, "size": 46},
-                "encoding": {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tip},
-            },
-            {
-                "data": named("overlay", rows),
-                "mark": {"type": "line", "strokeWidth": 4, "opacity": 0.45, "interpolate": "linear"},
-                "encoding": {"x": x, "y": y, "color": colour},
-            },
-            {
-                "data": named("chosen", rows),
-                "mark": {"type": "rule", "strokeWidth": 1},
-                "encoding": {"x": x, "color": colour, "strokeDash": dash},
-            },
-            {
-                "data": named("chosen", rows),
-                "mark": {"type": "point", "size": 260, "strokeWidth": 2.5, "filled": False},
-                "encoding": {"x": x, "y": y, "color": colour, "shape": shape},
-            },
-            *haloed(
-                named("chosen", rows),
-                {"dx": ASIDE, "dy": {"expr": "datum.error > 0.9 ? 17 : -15"}, "align": {"expr": "datum.align"}},
-                {"x": x, "y": y, "text": {"field": "label"}},
-                palette,
-            ),
-        ],
-    )
 
 
-def frontier_figure(ratios: list[str], palette: Palette, dearest: str, **rows: Rows) -> Spec:
-    """CWE against the dearest tier's budget, a line for each cost ratio, its optimum marked.
+def _tokens(title: str) -> Spec:
+    """The axis of visual tokens."""
+    return quantity("budget", title, scale={"nice": False, "zero": False}, axis={"tickCount": 8})
 
-    ``lines``: ratio, budget, cwe, others. ``ends``: the last row of each, with ``told`` and ``place``. ``best``: its
-    optimum. ``now``: the line of the ratio in force. ``mark``: its optimum, with ``label`` and ``align``.
-    """
-    look = series(ratios, palette)
-    x = budgets(f"visual tokens per image of tier {dearest}")
-    y = {"field": "cwe", "type": "quantitative", "title": "cost-weighted error", "scale": {"zero": False}}
-    # No legend: each line says its own cost ratio where it ends (``ends``).
-    colour = {"field": "ratio", "scale": look["color"], "legend": None}
-    dash = {"field": "ratio", "scale": look["dash"], "legend": None}
-    tip = [
-        {"field": "ratio", "title": "cost ratio"},
-        {"field": "budget", "title": f"tokens, {dearest}"},
-        {"field": "others", "title": "others"},
-        {"field": "cwe", "title": "CWE", "format": ".4f"},
-    ]
-    return figure(
-        palette,
-        [
-            {
-                "data": named("lines", rows),
-                "mark": {"type": "line", "strokeWidth": 1.6},
-                "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash},
-            },
-            {
-                "data": named("lines", rows),
-                "mark": {"type": "point", "size": 22, "filled": True, "opacity": 0.8},
-                "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
-            },
-            {
-                "data": named("ends", rows),
-                "mark": {"type": "text", "align": "left", "dx": 13, "fontSize": 11},
-                "encoding": {"x": x, "y": {**y, "field": "place"}, "text": {"field": "told"}, "color": colour},
-            },
-            {
-                "data": named("now", rows),
-                "mark": {"type": "line", "strokeWidth": 4, "stroke": palette["ink"], "opacity": 0.9},
-                "encoding": {"x": x, "y": y},
-            },
-            {
-                "data": named("best", rows),
-                "mark": {
-                    "type": "point",
-                    "shape": "diamond",
-                    "size": 170,
-                    "filled": True,
-                    "stroke": palette["paper"],
-                    "strokeWidth": 1.5,
-                },
-                "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
-            },
-            {
-                "data": named("mark", rows),
-                "mark": {
-                    "type": "point",
-                    "shape": "diamond",
-                    "size": 330,
-                    "strokeWidth": 2.5,
-                    "stroke": palette["ink"],
-                    "fill": palette["paper"],
-                },
-                "encoding": {"x": x, "y": y, "tooltip": tip},
-            },
-            *haloed(
-                named("mark", rows),
-                {"dx": ASIDE, "dy": -20, "align": {"expr": "datum.align"}},
-                {"x": x, "y": y, "text": {"field": "label"}},
-                palette,
-            ),
-        ],
-        right=52,  # the lines' own names stand there
-    )
+
+def quantity(field: str, title: str, **more: Any) -> Spec:
+    """The encoding of a number."""
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
+def _fields(numbers: str, *names: str) -> list[Spec]:
+    """Tooltip entries in one number format."""
+    return [{"field": name, "format": numbers} for name in names]

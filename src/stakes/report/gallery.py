@@ -1,167 +1,198 @@
-"""What does the model see, and what does it answer? A few pages at every budget, chosen to tell the story.
+"""The gallery of a report: a few pages at every budget, with what the model answered there.
 
-For each tier: an answer that the policy mends, one that it breaks, one always right and one never right, as far as
-there are any. By resizing, each budget's own pixels; by deletion, the page and the kept tokens over it.
+For each tier it picks a question that the policy's budget wins against the uniform one, one that it loses, one that is
+never right and one that is always right, as far as there are any. With resizing, each budget shows its own pixels;
+with deletion, the page with the deleted tokens darkened.
 """
 
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
-from stakes.report.run import Asking, Run
+from stakes.report.data import MeasuredRun
 
 CARDS = 8
 BUDGETS = 7
 LONGEST = 560  # pixels of a thumbnail's longer side; 8 pages at 7 budgets then take about 1 MB
-STORIES = ("mended", "broken", "never right", "always right")
+CATEGORIES = {
+    "win": "A win for the policy: wrong at the uniform budget, right at the policy's.",
+    "loss": "A loss for the policy: right at the uniform budget, wrong at the policy's.",
+    "never right": "Wrong at every measured budget.",
+    "always right": "Right at every measured budget.",
+    "other": "Right at some budgets, wrong at others; the policy changes nothing.",
+}
 
 
-@dataclass(frozen=True)
-class Gallery:
-    """Cards for the page, and what could not be shown."""
+def samples_from_file(path: str | Path, run: MeasuredRun) -> dict[str, Sample]:
+    """The run's samples in a samples file, by id, ready to load their images."""
+    from stakes.data.sample import read_samples
 
-    cards: list[dict[str, Any]]
-    notes: list[str]
+    samples = {
+        sample.id: replace(sample, load=partial(_open, sample, Path(path).parent))
+        for sample in read_samples(path)
+        if sample.id in run.by_sample
+    }
+    return _not_empty(samples, run, str(path))
+
+
+def _open(sample: Sample, folder: Path) -> Any:
+    from stakes.data.images import image_source
+    from stakes.vision.image.decode import open_image
+
+    return open_image(image_source(sample, folder))
+
+
+def samples_from_pages(family: str, run: MeasuredRun) -> dict[str, Sample]:
+    """The run's samples on synthetic pages, drawn again: a sample's id is FAMILY/SPLIT/SEED/QUESTION."""
+    from stakes.data.synthetic import draw
+
+    samples: dict[str, Sample] = {}
+    questions: dict[str, Any] = {}
+    for sample in run.by_sample:
+        document, _, number = sample.rpartition("/")
+        parts = document.split("/")
+        if len(parts) != 3 or parts[0] != family or not (parts[2].isdigit() and number.isdigit()):
+            continue
+        page = partial(draw, family, int(parts[2]), parts[1])
+        if document not in questions:
+            questions[document] = page().questions
+        if int(number) < len(questions[document]):
+            question = questions[document][int(number)]
+            load = partial(lambda page: page().image, page)
+            samples[sample] = Sample(sample, question.text, question.answers, tier=question.tier, load=load)
+    return _not_empty(samples, run, f"{family} pages")
+
+
+def _not_empty(samples: dict[str, Sample], run: MeasuredRun, where: str) -> dict[str, Sample]:
+    if run.by_sample and not samples:
+        first = next(iter(run.by_sample))
+        raise BadInput(
+            f"none of the run's {len(run.by_sample)} samples is in {where}; the first is {first!r}. Give the file or "
+            "the page family that the run was made with"
+        )
+    return samples
 
 
 def make_gallery(
-    run: Run,
-    source: Mapping[str, Asking],
-    model: Any = None,
-    selectors: Sequence[str] = (),
-    cards: int = CARDS,
-) -> Gallery:
-    """Up to ``cards`` questions; ``model`` and ``selectors``: who to ask which tokens deletion keeps."""
+    run: MeasuredRun, samples: Mapping[str, Sample], model: Any = None, selectors: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Cards of up to ``CARDS`` questions, and notes on what could not be shown.
+
+    For deletion, ``model`` and ``selectors`` compute again which tokens are kept.
+    """
     from stakes.vision.image.decode import open_image
+    from stakes.vision.image.resize import fit
 
     made, notes = [], dict[str, None]()
-    deletion = run.policy.mechanism == "deletion"
-    for sample, story in _chosen(run, source, cards):
-        asked, rows = source[sample], run.by_sample[sample]
-        image = open_image(asked.load())
+    deletion, family = run.policy.mechanism == "deletion", run.policy.family
+    for name, category in _choose(run, samples):
+        sample, rows = samples[name], run.by_sample[name]
+        image = open_image(sample.load())
         uniform = _uniform(rows, run.policy.mean_budget)
         shown = _spread(rows, {uniform, run.policy.budgets[rows[0].tier]})
         grid, masks = (0, 0), dict[int, dict[str, str]]()
         if deletion and model is not None:
             budgets = [row.budget for row in shown]
-            grid, masks, why = kept_masks(model, image, asked.question, sample, rows[0].native, selectors, budgets)
-            notes.update(dict.fromkeys(why))
+            grid, masks, left_out = kept_masks(model, image, sample, rows[0].native, selectors, budgets)
+            notes.update(dict.fromkeys(left_out))
+        views = [
+            {
+                "budget": row.budget,
+                "prediction": row.prediction,
+                "correct": row.correct,
+                "truncated": row.truncated,
+                "image": None if deletion else thumbnail(fit(image, row.budget, family).image),
+                "kept": masks.get(row.budget) or None,
+            }
+            for row in shown
+        ]
         made.append(
             {
-                "sample": sample,
+                "sample": name,
                 "tier": rows[0].tier,
-                "question": asked.question,
-                "answers": list(asked.answers),
-                "why": story,
+                "question": sample.question,
+                "answers": list(sample.answers),
+                "why": CATEGORIES[category],
                 "size": image.size,
                 "uniform": uniform,
                 "grid": grid,
                 "image": thumbnail(image) if deletion else None,
-                "views": [
-                    {
-                        "budget": row.budget,
-                        "prediction": row.prediction,
-                        "correct": row.correct,
-                        "truncated": row.truncated,
-                        "image": None if deletion else _fitted(image, row.budget, run.policy.family),
-                        "kept": masks.get(row.budget) or None,
-                    }
-                    for row in shown
-                ],
+                "views": views,
             }
         )
     if deletion and model is None and made:
         notes["the kept tokens are not drawn, since they need the model; give it with --model"] = None
-    return Gallery(made, list(notes))
+    return made, list(notes)
 
 
-def story_of(rows: Sequence[Outcome], budget: int, uniform: int) -> str:
-    """What the policy's budget does to one question, beside the uniform one."""
-    right = {row.budget: row.correct for row in rows}
-    if budget in right and uniform in right and right[budget] != right[uniform]:
-        return "mended" if right[budget] else "broken"
+def _choose(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[tuple[str, str]]:
+    """(sample, category) in turn over categories and tiers, from another document each time where possible."""
+    groups: dict[tuple[str, str], list[str]] = {(c, tier): [] for c in CATEGORIES for tier in run.policy.tiers}
+    for name, rows in run.by_sample.items():
+        if name in samples and (tier := rows[0].tier) in run.policy.tiers:
+            groups[_category(rows, run.policy.budgets[tier], run.policy.mean_budget), tier].append(name)
+    documents: set[str] = set()
+    chosen: list[tuple[str, str]] = []
+    while len(chosen) < CARDS and any(groups.values()):
+        for (category, _), names in groups.items():
+            if names and len(chosen) < CARDS:
+                fresh = [name for name in names if run.by_sample[name][0].document not in documents]
+                name = (fresh or names)[0]
+                names.remove(name)
+                documents.add(run.by_sample[name][0].document)
+                chosen.append((name, category))
+    return chosen
+
+
+def _category(rows: Sequence[Outcome], budget: int, mean: int) -> str:
+    """What the policy's budget does to one question, compared with the uniform one."""
+    right, uniform = {row.budget: row.correct for row in rows}, _uniform(rows, mean)
+    if budget in right and right[budget] != right[uniform]:
+        return "win" if right[budget] else "loss"
     if not any(right.values()):
         return "never right"
     return "always right" if all(right.values()) else "other"
-
-
-def _chosen(run: Run, source: Mapping[str, Asking], cards: int) -> list[tuple[str, str]]:
-    """(sample, why it is here): by turns over tiers and stories, another document each time where there is one."""
-    told = {
-        "mended": "The policy mends this: wrong at the uniform budget, right at its own.",
-        "broken": "The policy breaks this: right at the uniform budget, wrong at its own.",
-        "never right": "Wrong at every measured budget.",
-        "always right": "Right at every measured budget.",
-        "other": "Right at some budgets, wrong at others; the policy changes nothing.",
-    }
-    piles: dict[tuple[str, str], list[str]] = {}
-    for sample, rows in run.by_sample.items():
-        if sample in source and rows[0].tier in run.policy.tiers:
-            tier = rows[0].tier
-            story = story_of(rows, run.policy.budgets[tier], _uniform(rows, run.policy.mean_budget))
-            piles.setdefault((story, tier), []).append(sample)
-    order = [(story, tier) for story in (*STORIES, "other") for tier in run.policy.tiers if (story, tier) in piles]
-    documents: set[str] = set()
-    picked: list[tuple[str, str]] = []
-    while len(picked) < cards and any(piles.values()):
-        for key in order:
-            pile = piles[key]
-            if pile and len(picked) < cards:
-                fresh = [s for s in pile if run.by_sample[s][0].document not in documents]
-                sample = (fresh or pile)[0]
-                pile.remove(sample)
-                documents.add(run.by_sample[sample][0].document)
-                picked.append((sample, told[key[0]]))
-    return picked
 
 
 def _uniform(rows: Sequence[Outcome], mean: int) -> int:
     return max((row.budget for row in rows if row.budget <= mean), default=rows[0].budget)
 
 
-def _spread(rows: Sequence[Outcome], always: set[int], most: int = BUDGETS) -> list[Outcome]:
-    """At most ``most`` of the rows, evenly over the budgets, the first, the last and ``always`` among them."""
-    if len(rows) <= most:
+def _spread(rows: Sequence[Outcome], always: set[int]) -> list[Outcome]:
+    """At most ``BUDGETS`` of the rows, evenly over the budgets, the first, the last and ``always`` among them."""
+    if len(rows) <= BUDGETS:
         return list(rows)
     keep = {0, len(rows) - 1} | {i for i, row in enumerate(rows) if row.budget in always}
-    for k in range(1, most - 1):
-        if len(keep) < most:
-            keep.add(round(k * (len(rows) - 1) / (most - 1)))
+    for k in range(1, BUDGETS - 1):
+        if len(keep) < BUDGETS:
+            keep.add(round(k * (len(rows) - 1) / (BUDGETS - 1)))
     return [rows[i] for i in sorted(keep)]
 
 
-def thumbnail(image: Any, longest: int = LONGEST) -> str:
+def thumbnail(image: Any) -> str:
     """A small WebP as a data URL."""
     small = image.convert("RGB")
-    small.thumbnail((longest, longest))
+    small.thumbnail((LONGEST, LONGEST))
     buffer = io.BytesIO()
     small.save(buffer, "WEBP", quality=55, method=4)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _fitted(image: Any, budget: int, family: str) -> str:
-    from stakes.vision.image.resize import fit
-
-    return thumbnail(fit(image, budget, family).image)
-
-
-# Which tokens did deletion keep? The selector asked again on the page, as a grid of bits for drawing.
-#
-# Only where that can be known without answering: selectors before the first decoder layer, of models whose tokens form
-# one grid. Others are left out with the reason.
-
-
 def kept_masks(
-    model: Any, image: Any, question: str, sample: str, native: int, selectors: Sequence[str], budgets: Sequence[int]
+    model: Any, image: Any, sample: Sample, native: int, selectors: Sequence[str], budgets: Sequence[int]
 ) -> tuple[tuple[int, int], dict[int, dict[str, str]], list[str]]:
-    """(rows, columns) of the token grid, bits by budget and selector, and why a selector is left out.
+    """(rows, columns) of the token grid, bit masks by budget and selector, and why a selector is left out.
 
-    ``native``: the page's tokens in the run; a model that makes another number of them is not the run's.
-    Bit i of a mask (lowest bit of a byte first) is the token at row i // columns, column i % columns.
+    Only selectors that act before the first decoder layer, on a model whose tokens form one grid, can be drawn without
+    answering. ``native``: the image's tokens in the run; a model with another count is not the run's model. Bit i of
+    a mask (lowest bit of a byte first) is the token at row i // columns, column i % columns.
     """
     import torch
 
@@ -172,30 +203,30 @@ def kept_masks(
     left_out: list[str] = []
     grid = (0, 0)
     with torch.inference_mode():
-        words = model.processor.question_ids(question).to(model.device)
-        asked = model.model.get_input_embeddings()(words)
-        seen_by: dict[bool, Any] = {}  # encoding is the slow part: once for all selectors that need the same of it
+        words = model.processor.question_ids(sample.question).to(model.device)
+        question = model.model.get_input_embeddings()(words)
+        encoded: dict[bool, Any] = {}  # encoding is the slow part: once for all selectors that need the same
         for spec in selectors:
             selector = make(spec)
             if not isinstance(selector, Selector):
                 left_out.append(f"{spec} drops tokens inside the model, layer by layer, so there is no one set to draw")
                 continue
             attention = selector.needs_encoder_attention
-            if attention not in seen_by:
-                seen_by[attention] = model.encode(image, exact=False, attention=attention)
-            seen = seen_by[attention]
+            if attention not in encoded:
+                encoded[attention] = model.encode(image, exact=False, attention=attention)
+            seen = encoded[attention]
             if seen.grid is None:
                 left_out.append(f"the tokens of {model.family} do not form one grid, so they are not drawn")
                 continue
             count = len(seen.features)
             if count != native:
                 raise BadInput(
-                    f"this model makes {count} tokens of the page of sample {sample!r}, and the run's made {native}; "
-                    "give the model that the run was made with"
+                    f"this model makes {count} tokens of the page of sample {sample.id!r}, and the run's model made "
+                    f"{native}; give the model that the run was made with"
                 )
             merge = round((seen.grid[1] * seen.grid[2] / count) ** 0.5)
             grid = (seen.grid[1] // merge, seen.grid[2] // merge)
-            scene = Scene(features=seen.features, question=asked, sample=sample, received=seen.received, keys=seen.keys)
+            scene = Scene(seen.features, question=question, sample=sample.id, received=seen.received, keys=seen.keys)
             for budget in budgets:
                 masks[budget][spec] = bits(selector.select(scene, budget).indices.tolist(), count)
     return grid, masks, left_out
@@ -203,7 +234,5 @@ def kept_masks(
 
 def bits(indices: Sequence[int], count: int) -> str:
     """Indices as base64 of ``count`` bits, the lowest bit of each byte first."""
-    packed = bytearray((count + 7) // 8)
-    for i in indices:
-        packed[i >> 3] |= 1 << (i & 7)
-    return base64.b64encode(bytes(packed)).decode()
+    packed = sum(1 << i for i in indices).to_bytes((count + 7) // 8, "little")
+    return base64.b64encode(packed).decode()

@@ -1,167 +1,161 @@
-"""What would one tell a manager? Sentences made from the measured arms, whatever they say.
+"""Conclusions in plain English, made from the measured arms and the certificate.
 
-    "At the same tokens, mistakes of tier high fall from 30.0 % to 13.3 %; tier low pays for it: 37.3 % to 84.3 %. …"
+    "With the same total of tokens, errors of tier high fall from 30.0 % to 13.3 %; errors of tier low rise from …"
     "It does not help here, keep uniform: …"
 
-A gain is called one only where the 95 % interval of the fall in CWE over whole documents lies above zero, and
-never of fewer than ten documents, which have no interval to speak of.
+A gain is called one only where the 95 % interval of the fall in CWE over whole documents lies above zero, and never
+with fewer than ten documents, where an interval means little.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 from stakes.budgets.policy import Policy
 from stakes.calibration.arms.comparison import ArmRow, Comparison
 from stakes.calibration.evaluate import Evaluation
 
-OTHER_SIGNAL = "The policy's signal has changed since this evaluation: run stakes evaluate again to judge it as it is."
+SIGNAL_CHANGED = (
+    "The policy's signal has changed since this evaluation: run stakes evaluate again to judge it as it is."
+)
 
 
-def verdict(found: Evaluation) -> str:
-    """The cost arm beside uniform, in words."""
-    seen = found.comparison
-    rows = {row.arm: row for row in seen.rows}
+def verdict(judged: Evaluation) -> str:
+    """Whether the cost arm is better than uniform, with the numbers."""
+    comparison = judged.comparison
+    rows = {row.arm: row for row in comparison.rows}
     if "cost" not in rows:
         return "The policy's own arm was not evaluated, so there is nothing to say about it."
     uniform, cost = rows["uniform"], rows["cost"]
     gain = cost.gain
     assert gain is not None  # only uniform has none
-    moved = _moved(uniform, cost, seen)
-    sized = f"{len(found.plan.samples)} questions on {seen.documents} documents"
-    span = f"{_signed(gain.value)} (95\u00a0% interval {_signed(gain.low)} to {_signed(gain.high)}; {sized})"
-    fall = f"cost-weighted error falls by {span}"
+    moved = _moved(uniform, cost, comparison)
+    size = f"{len(judged.plan.samples)} questions on {comparison.documents} documents"
+    fall = f"the fall in cost-weighted error is {_signed(gain.value)}"
+    span = f"{fall} (95\u00a0% interval {_signed(gain.low)} to {_signed(gain.high)}; {size})"
     if gain.low == gain.high == 0:
-        return f"It does not help here, keep uniform: {moved}, and cost-weighted error stays the same ({sized})."
+        return f"It does not help here, keep uniform: {moved}, and cost-weighted error stays the same ({size})."
     if gain.few:
-        point = f"a fall of {_signed(gain.value)}, with {gain.few} ({sized})"
-        return (
-            f"Not to be told yet, keep uniform and label more: {moved}; the change in cost-weighted error is {point}."
-        )
-    change = f"the change in cost-weighted error is a fall of {span}"
+        return f"Too few documents to decide, keep uniform and label more: {moved}; {fall}, with {gain.few} ({size})."
     if gain.low > 0:
-        return f"At the same tokens, {moved}. Counted at the policy's costs it helps: {fall}."
+        return f"With the same total of tokens, {moved}. At the policy's costs it helps: {span}."
     if gain.high < 0:
-        return f"It does harm here, keep uniform: {moved}, and {change}."
-    return f"It does not help here for certain, keep uniform or label more: {moved}, but {change}, which may be luck."
+        return f"It does harm here, keep uniform: {moved}; {span}."
+    return f"No significant difference, keep uniform or label more: {moved}; {span}, which includes no change."
 
 
-def told_uniform(found: Evaluation, policy: Policy) -> str:
-    """What the uniform arm gives each image, and why that is not the policy's mean budget where it is not."""
-    counts = found.comparison.counts
-    size, tokens = sum(counts.values()), found.plan.total / sum(counts.values())
-    budgets = f"budgets ({', '.join(f'{tier} {budget}' for tier, budget in policy.budgets.items())}) come"
-    own = "decisions, question by question, come" if found.plan.soft else budgets
-    told = f"Uniform gives every image {tokens:.0f} tokens: what the policy's own {own} to here"
-    if abs(tokens - policy.mean_budget) < 1:
-        return f"{told}."
-    here = ", ".join(f"{count} of {size} read as {tier}" for tier, count in counts.items())
-    then = {tier: max(plan.curve.counts) for tier, plan in policy.tiers.items() if plan.curve is not None}
-    there = ", ".join(f"{count} {tier}" for tier, count in then.items())
-    calibrated = f" (calibrated on {there})" if len(then) == len(policy.tiers) else ""
-    return f"{told}, with {here}; the policy's mean budget is {policy.mean_budget}{calibrated}."
-
-
-def soft_stakes(policy: Policy) -> str:
-    """That this policy decides by question and not by tier, at what price, and whose word it takes; else empty."""
-    if policy.soft is None:
-        return ""
-    trust = policy.soft.trust
-    word = "tiers are as likely as its signal says"
-    if trust is not None:
-        word = ", ".join(f"{tier} is right {trust[tier].get(tier, 0.0):.1%} of the time" for tier in trust)
-        word = f"of its signal's readings {word}".replace("%", "\u00a0%")
-    return (
-        "Soft stakes: the policy's own arm gives each question what its expected cost pays for at "
-        f"{policy.soft.price:.3g} of cost a token ({word}), as it is served, and not one budget a tier."
-    )
-
-
-def _moved(uniform: ArmRow, cost: ArmRow, seen: Comparison) -> str:
-    """How each tier's mistakes moved, dearest first; a tier that lost is said to pay."""
-    order = sorted(seen.counts, key=lambda tier: -seen.costs[tier])
-    told = []
-    for tier in order:
+def _moved(uniform: ArmRow, cost: ArmRow, comparison: Comparison) -> str:
+    """How each tier's error changes, most expensive tier first."""
+    changes = []
+    for tier in sorted(comparison.counts, key=lambda tier: -comparison.costs[tier]):
         before, after = uniform.errors[tier], cost.errors[tier]
-        way = f"from {before:.1%} to {after:.1%}".replace("%", "\u00a0%")
-        if after < before:
-            told.append(f"mistakes of tier {tier} fall {way}")
-        elif after > before:
-            pays = bool(told) and "fall" in told[0]
-            told.append(f"tier {tier} pays for it, {way}" if pays else f"mistakes of tier {tier} rise {way}")
-        else:
-            told.append(f"tier {tier} stays at {after:.1%}".replace("%", "\u00a0%"))
-    if len(told) > 4:
-        told = [*told[:3], f"and {len(told) - 3} more tiers move as tabled"]
-    return "; ".join(told)
+        verb = "fall" if after < before else "rise"
+        change = f"stay at {after:.1%}" if after == before else f"{verb} from {before:.1%} to {after:.1%}"
+        changes.append(f"errors of tier {tier} {change}".replace("%", "\u00a0%"))
+    if len(changes) > 4:
+        changes = [*changes[:3], f"the table has the other {len(changes) - 3} tiers"]
+    return "; ".join(changes)
 
 
 def _signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "\u2212")
 
 
-def other_arms(found: Evaluation) -> list[str]:
+def other_arms(judged: Evaluation) -> list[str]:
     """One sentence for each arm that is neither uniform nor the policy's own."""
-    told = []
-    for row in found.comparison.rows:
+    sentences = []
+    for row in judged.comparison.rows:
         if row.arm in ("uniform", "cost") or row.gain is None:
             continue
-        if row.gain.few:
-            told.append(f"The {row.arm} arm lowers cost-weighted error by {_signed(row.gain.value)}, {row.gain.few}.")
+        gain = row.gain
+        if gain.few:
+            sentences.append(f"The {row.arm} arm lowers cost-weighted error by {_signed(gain.value)}, with {gain.few}.")
             continue
-        sure = "more" if row.gain.high < 0 else "less" if row.gain.low > 0 else ""
-        span = f"({_signed(row.gain.value)}, 95\u00a0% interval {_signed(row.gain.low)} to {_signed(row.gain.high)})"
-        what = f"loses {sure} than uniform {span}" if sure else f"cannot be told from uniform {span}"
-        told.append(f"The {row.arm} arm {what}.")
-    return told
+        result = (
+            "is worse than" if gain.high < 0 else "is better than" if gain.low > 0 else "does not clearly differ from"
+        )
+        span = f"{_signed(gain.value)}, 95\u00a0% interval {_signed(gain.low)} to {_signed(gain.high)}"
+        sentences.append(f"The {row.arm} arm {result} uniform (fall in cost-weighted error {span}).")
+    return sentences
 
 
-def unkept(found: dict[str, object] | None) -> list[str]:
-    """What a certificate could not promise, to be read before anything else on the page."""
-    told = []
-    if found and found["shipped"] == "uniform":
-        told.append(
-            f"The certificate failed, so this policy gives every tier the same budget: {found['why']}. What the "
+def describe_uniform(judged: Evaluation, policy: Policy) -> str:
+    """What the uniform arm gives each image, and why that may differ from the policy's mean budget."""
+    counts = judged.comparison.counts
+    size, tokens = sum(counts.values()), judged.plan.total / sum(counts.values())
+    budgets = f"budgets ({', '.join(f'{tier} {budget}' for tier, budget in policy.budgets.items())})"
+    own = "decisions for each question" if judged.plan.per_request else budgets
+    uniform = f"Uniform gives every image {tokens:.0f} tokens, the mean of the policy's own {own} here"
+    if abs(tokens - policy.mean_budget) < 1:
+        return f"{uniform}."
+    here = ", ".join(f"{count} of {size} read as {tier}" for tier, count in counts.items())
+    then = {tier: max(plan.curve.counts) for tier, plan in policy.tiers.items() if plan.curve is not None}
+    there = ", ".join(f"{count} {tier}" for tier, count in then.items())
+    calibrated = f" (calibrated on {there})" if len(then) == len(policy.tiers) else ""
+    return f"{uniform}, with {here}; the policy's mean budget is {policy.mean_budget}{calibrated}."
+
+
+def describe_per_request(policy: Policy) -> str:
+    """How a policy with per-request costs decides, its price and what it assumes of its signal; "" for any other."""
+    if policy.per_request is None:
+        return ""
+    trust = policy.per_request.trust
+    assumed = "tiers are as likely as its signal says"
+    if trust is not None:
+        rates = ", ".join(f"{tier} is right {trust[tier].get(tier, 0.0):.1%} of the time" for tier in trust)
+        assumed = f"of its signal's readings {rates}".replace("%", "\u00a0%")
+    return (
+        "Per-request costs: the policy's own arm gives each question the budget that its expected cost pays for, at "
+        f"{policy.per_request.price:.3g} of cost a token ({assumed}), as the gateway does, and not one budget a tier."
+    )
+
+
+def certificate_failures(certificate: Mapping[str, Any] | None) -> list[str]:
+    """What the certificate could not guarantee, for the top of the report."""
+    sentences = []
+    if certificate and certificate["shipped"] == "uniform":
+        sentences.append(
+            f"The certificate failed, so this policy gives every tier the same budget: {certificate['why']}. What the "
             "controls show below is not certified."
         )
-    ceilings = found.get("ceilings") if found else None
-    failed = [tier for tier, one in ceilings.items() if one["budget"] is None] if isinstance(ceilings, dict) else []
-    if failed:
-        told.append(
-            f"No measured budget keeps to the ceiling asked for of tier {', '.join(failed)}; see the certificate."
+    ceilings = (certificate or {}).get("ceilings") or {}
+    if failed := [tier for tier, ceiling in ceilings.items() if ceiling["budget"] is None]:
+        sentences.append(
+            f"No measured budget meets the error ceiling of tier {', '.join(failed)}; see the certificate."
         )
-    return told
+    return sentences
 
 
-def promises(found: dict[str, object] | None) -> list[str]:
-    """What the certificate says, as sentences; and that there is none where there is none."""
-    if not found:
+def guarantees(certificate: Mapping[str, Any] | None) -> list[str]:
+    """What the certificate guarantees, as sentences; without one, that nothing is guaranteed."""
+    if not certificate:
         return [
             "Nothing is guaranteed: this policy was not certified. Calibrate with --certify to choose on half of the "
             "documents and certify on the other."
         ]
-    sure = f"{found['confidence']:.4g}"
-    told = [
-        f"Shipped: {found['shipped']} budgets, because {found['why']}.",
-        f"Chosen on {found['chosen_on']} documents, certified on {found['certified_on']} others, each statement with "
-        f"confidence {sure}.",
+    sentences = [
+        f"Shipped: {certificate['shipped']} budgets, because {certificate['why']}.",
+        f"Chosen on {certificate['chosen_on']} documents, certified on {certificate['certified_on']} others, each "
+        f"statement with confidence {certificate['confidence']:.4g}.",
     ]
-    if found.get("tiers") == "named":
-        told.append(
+    if certificate.get("tiers") == "named":
+        sentences.append(
             "It was certified on labelled tiers, which the policy's signal does not always read: it holds for requests "
             "that name their tier (x-stakes-tier)."
         )
-    ceilings = found.get("ceilings")
-    for tier, ceiling in ceilings.items() if isinstance(ceilings, dict) else ():
+    for tier, ceiling in (certificate.get("ceilings") or {}).items():
         if ceiling["budget"] is None:
-            told.append(
+            sentences.append(
                 f"The ceiling of {ceiling['ceiling']:.1%} on errors of tier {tier} is NOT certified: at the largest "
-                f"measured budget, {ceiling['largest']} tokens, no less than {ceiling['least']:.1%} could be."
+                f"measured budget, {ceiling['largest']} tokens, the lowest ceiling that could be certified is "
+                f"{ceiling['least']:.1%}."
             )
         else:
-            told.append(
+            sentences.append(
                 f"Errors of tier {tier} stay at or under {ceiling['ceiling']:.1%} from {ceiling['budget']} tokens up."
             )
-    bounds = found.get("upper_errors")
-    for tier, bound in bounds.items() if isinstance(bounds, dict) else ():
-        told.append(
-            f"Tier {tier} at {bound['budget']} tokens: {bound['error']:.1%} errors seen, at most {bound['upper']:.1%} "
-            "to be expected."
+    for tier, bound in (certificate.get("upper_errors") or {}).items():
+        sentences.append(
+            f"Tier {tier} at {bound['budget']} tokens: {bound['error']:.1%} errors measured, at most "
+            f"{bound['upper']:.1%} to be expected."
         )
-    return told
+    return sentences

@@ -1,4 +1,4 @@
-"""What do the curves look like in a terminal? Characters on a grid, one letter a series, no colour needed.
+"""Curves, frontiers and bars as text for a terminal: one letter a series, no color needed.
 
 >>> print(plot({"high": [(32, 0.9), (304, 0.3), (576, 0.1)]}, marks={"high": 576}, width=30, height=5))
  90% ┤H
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from stakes.budgets.curve import Curve
-from stakes.report.facts import frontier_rows
+from stakes.report.data import frontier_rows
 from stakes.tiers import extremes
 
 Points = Sequence[tuple[float, float]]
@@ -26,8 +26,8 @@ LEFT = 9  # columns of the scale
 SEVERAL = "+"
 
 
-def room() -> int:
-    """Columns that a figure may take: 0 where the output is no terminal, or one too narrow to draw in."""
+def plot_width() -> int:
+    """Columns that a plot may take: 0 if the output is not a terminal or too narrow."""
     if not sys.stdout.isatty():
         return 0
     width = os.get_terminal_size(sys.stdout.fileno()).columns
@@ -37,27 +37,22 @@ def room() -> int:
 def plot(
     series: Mapping[str, Points], *, marks: Mapping[str, float] | None = None, width: int = 72, height: int = 14
 ) -> str:
-    """A plot of ``width`` columns; where points of several series fall together stands a sign for that."""
+    """A plot of ``width`` columns. Points of several series in one cell show as ``+``. ``marks``: x by series."""
     letters = _letters(list(series))
-    xs = [x for points in series.values() for x, _ in points]
-    ys = [y for points in series.values() for _, y in points]
+    points = [(name, x, y) for name, pairs in series.items() for x, y in pairs]
+    xs, ys = [x for _, x, _ in points], [y for _, _, y in points]
     low, high = min(ys), max(ys)
     columns, span = width - LEFT - 2, (max(xs) - min(xs)) or 1
     grid = [[" "] * (columns + 2) for _ in range(height)]
-
-    def place(x: float, y: float) -> tuple[int, int]:
+    marked = []
+    for name, x, y in points:
         row = round((high - y) / ((high - low) or 1) * (height - 1))
-        return row, round((x - min(xs)) / span * (columns - 3))
-
-    for name, points in series.items():
-        for x, y in points:
-            row, column = place(x, y)
-            grid[row][column] = letters[name] if grid[row][column] in (" ", letters[name]) else SEVERAL
-    for name, points in series.items():
-        for x, y in points:
-            if marks is not None and marks.get(name) == x:
-                row, column = place(x, y)
-                grid[row][column : column + 3] = ["◉", " ", letters[name]]
+        column = round((x - min(xs)) / span * (columns - 3))
+        grid[row][column] = letters[name] if grid[row][column] in (" ", letters[name]) else SEVERAL
+        if marks is not None and marks.get(name) == x:
+            marked.append((row, column, letters[name]))
+    for row, column, letter in marked:
+        grid[row][column : column + 3] = ["◉", " ", letter]
     lines = []
     for i, cells in enumerate(grid):
         scale = f"{high:>4.0%} ┤" if i == 0 else f"{low:>4.0%} ┤" if i == height - 1 else "│"
@@ -67,17 +62,16 @@ def plot(
     ends = " " * (LEFT - 3) + left + right.rjust(columns - 2 - len(left))
     key = ", ".join(f"{letters[name]} = {name}" for name in series)
     together = f", {SEVERAL} = several" if any(SEVERAL in cells for cells in grid) else ""
-    told = f"{key}{together}" + ("; ◉ the chosen budget" if marks else "")
-    return "\n".join([*lines, axis, ends, told])
+    return "\n".join([*lines, axis, ends, f"{key}{together}" + ("; ◉ the chosen budget" if marks else "")])
 
 
 def _letters(names: list[str]) -> dict[str, str]:
-    """A letter for each name: its own first one where that is free."""
+    """A letter for each name: one of its own where that is free."""
     taken: dict[str, str] = {}
     for name in names:
-        wanted = [c.upper() for c in name if c.isalnum() and c.isascii()]
-        free = [c for c in [*wanted, *string.ascii_uppercase, *string.digits] if c not in taken.values()]
-        taken[name] = free[0] if free else "*"  # beyond 36 names
+        own = [c.upper() for c in name if c.isalnum() and c.isascii()]
+        free = (c for c in [*own, *string.ascii_uppercase, *string.digits] if c not in taken.values())
+        taken[name] = next(free, "*")  # beyond 36 names
     return taken
 
 
@@ -95,21 +89,17 @@ def frontier_text(
     width: int,
     chosen: int,
 ) -> str:
-    """CWE against the dearest tier's budget at the costs given and at equal costs; nothing for one tier."""
+    """CWE against the most expensive tier's budget, at the given costs and at equal costs; "" for a single tier."""
     if len(curves) < 2:
         return ""
-    dearest, cheapest = extremes(costs)
-    own = costs[dearest] / costs[cheapest]
-    series, marks = dict[str, Points](), dict[str, float]()
-    for ratio in dict.fromkeys([own, 1.0]):
-        name = f"{ratio:g} to 1"
-        rows = frontier_rows(curves, costs, counts, total, ratio)
-        series[name] = [(row["budget"], row["cwe"]) for row in rows]
-        if ratio == own:
-            marks[name] = chosen
-    return f"cost-weighted error against the tokens of tier {dearest}, by cost ratio\n" + plot(
-        series, marks=marks, width=width
-    )
+    most_expensive, cheapest = extremes(costs)
+    own = costs[most_expensive] / costs[cheapest]
+    series = {
+        f"{ratio:g} to 1": [(row["budget"], row["cwe"]) for row in frontier_rows(curves, costs, counts, total, ratio)]
+        for ratio in dict.fromkeys([own, 1.0])
+    }
+    title = f"cost-weighted error against the tokens of tier {most_expensive}, by cost ratio"
+    return f"{title}\n{plot(series, marks={f'{own:g} to 1': chosen}, width=width)}"
 
 
 def bars(rows: Mapping[str, float], width: int) -> str:

@@ -1,8 +1,8 @@
-"""What does every signal say? A tier, how sure it is, and why.
+"""The protocol of a signal, and its result: a tier, how probable it is, and why.
 
 A signal reads the tier off the request, never off the image (paper, "Frozen cost-label rule"). All signals are called
-the same way, ``signal(question, task=None) -> Reading``. One that cannot decide falls to the dearest tier, because
-tokens are cheaper than the dearest mistake, and its reading says so (``decided`` is False).
+the same way, ``signal(question, task=None) -> Reading``. One that cannot decide returns the most expensive tier with
+``decided=False``, because tokens cost less than the most expensive mistake.
 
 >>> undecided("high", 2, "the question is empty")
 Reading(tier='high', probability=0.5, why='undecided: the question is empty', decided=False)
@@ -18,11 +18,10 @@ from stakes.tiers import PAPER_TIERS
 
 @dataclass(frozen=True)
 class Reading:
-    """One signal's word on one question.
+    """One signal's result for one question.
 
-    ``probability`` is the signal's own belief that ``tier`` is right: 1.0 from a rule, which is certain of itself
-    (how often it is right is a matter for ``agreement``), calibrated from a learned signal, and one over the number
-    of tiers where nothing is known.
+    ``probability`` is the signal's own belief that ``tier`` is right: 1.0 from a rule (``agreement`` measures how often
+    a rule is right), calibrated from a learned signal, and one over the number of tiers where nothing is known.
     """
 
     tier: str
@@ -36,12 +35,12 @@ class Signal(Protocol):
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """The tiers it can name."""
+        """The tiers that it can return."""
         ...
 
     @property
-    def dearest(self) -> str:
-        """The tier it falls to when undecided."""
+    def most_expensive(self) -> str:
+        """The tier that it returns when undecided."""
         ...
 
     def __call__(self, question: str, task: str | None = None) -> Reading:
@@ -49,38 +48,37 @@ class Signal(Protocol):
         ...
 
 
-def undecided(dearest: str, tiers: int, why: str) -> Reading:
-    """Fall to the dearest of so many tiers, knowing nothing."""
-    return Reading(dearest, 1 / tiers, f"undecided: {why}", decided=False)
+def undecided(most_expensive: str, tiers: int, why: str) -> Reading:
+    """The most expensive of so many tiers, when nothing is known."""
+    return Reading(most_expensive, 1 / tiers, f"undecided: {why}", decided=False)
 
 
 def is_blank(question: str) -> bool:
-    """Tell whether there is no question to read; anything but text is an error."""
+    """Whether the question is empty; anything but text is an error."""
     if not isinstance(question, str):
         raise BadInput(f"a question must be text, not {question!r}")
     return not question.strip()
 
 
-def find_dearest(names: Iterable[str], dearest: str | None = None) -> str:
-    """Settle which of the named tiers is the dearest.
+def find_most_expensive(names: Iterable[str], most_expensive: str | None = None) -> str:
+    """Which of the named tiers is the most expensive: the one given, else the first in the paper's high, medium, low.
 
-    Without a word from the caller, the paper's order is used (high, medium, low); it is an error to leave the choice
-    open among other names, since guessing wrong would starve the questions that matter.
+    Other names need ``most_expensive``: a wrong guess would give the questions that matter too few tokens.
     """
-    known = tuple(dict.fromkeys(names))
-    if not known:
+    names = list(names)
+    if not names:
         raise BadInput("a signal needs at least one tier")
-    for name in known:
+    for name in names if most_expensive is None else (*names, most_expensive):
         if not isinstance(name, str) or not name.strip():
-            raise BadInput(f"a tier needs a name, and {name!r} is none")
-    if dearest is not None:
-        if not isinstance(dearest, str) or not dearest.strip():
-            raise BadInput(f"the dearest tier needs a name, and {dearest!r} is none")
-        return dearest
+            raise BadInput(f"the name of a tier must be text that is not empty, not {name!r}")
+    known = tuple(dict.fromkeys(names))
+    if most_expensive is not None:
+        return most_expensive
     if len(known) == 1:
         return known[0]
     order = [tier.name for tier in PAPER_TIERS]
-    strange = [name for name in known if name not in order]
-    if strange:
-        raise BadInput(f"which of the tiers {', '.join(known)} is the dearest? Say so with dearest={known[0]!r}")
+    if not set(known) <= set(order):
+        raise BadInput(
+            f"which of the tiers {', '.join(known)} is the most expensive? Give it: most_expensive={known[0]!r}"
+        )
     return min(known, key=order.index)

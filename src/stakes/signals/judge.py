@@ -1,8 +1,9 @@
-"""What would an independent reader say? The paper's consequence rubric, put to any OpenAI-compatible model.
+"""An LLM judge as a signal: the paper's consequence rubric, put to any OpenAI-compatible model.
 
-Paper, "LLM-judge check (consequence rubric)": the judge is shown the question alone, blind to the keyword rule. Its
-reply counts only if it is one tier's name and nothing else; anything else is asked again, and then undecided. It never
-guesses. Verdicts are cached on disk; a labels file serves in place of an endpoint.
+Paper, "LLM-judge check (consequence rubric)": the judge sees the question alone, blind to the keyword rule. Its reply
+counts only if it is one tier's name and nothing else. Any other reply is followed by a reminder, and after ``asks``
+replies the question is undecided; nothing is guessed. Verdicts are cached on disk. A labels file can replace the
+endpoint.
 
     judge = Judge("http://127.0.0.1:8000/v1", "my-model", cache="verdicts.jsonl")
     judge("What is the invoice number?")        # Reading(tier='high', probability=1.0, why='judge my-model', …)
@@ -13,13 +14,13 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from stakes.errors import BadInput
-from stakes.signals.base import Reading, find_dearest, is_blank, undecided
-from stakes.signals.endpoint import ChatEndpoint, Message
+from stakes.http import HttpClient, Retries, Unusable
+from stakes.signals.base import Reading, find_most_expensive, is_blank, undecided
 from stakes.signals.verdicts import Labels, VerdictCache, verdict_key
 
 RUBRIC: dict[str, str] = {
@@ -31,11 +32,31 @@ RUBRIC: dict[str, str] = {
 """The paper's rubric, verbatim."""
 
 
-class Judge:
-    """A signal that asks a model (``base_url`` and ``model``) or looks up a labels file (``labels``): give one of them.
+@dataclass(frozen=True)
+class JudgeOptions(Retries):
+    """Less common options of a judge, beside its retries.
 
-    A verdict's probability is 1.0: the judge gives a word, not a degree. An endpoint that cannot be reached is an
-    error, not an undecided reading; keyword arguments beyond those named go to ``ChatEndpoint``.
+    ``cache``: a file of verdicts. ``asks``: how many replies may name no tier before the question is undecided.
+    ``max_tokens``: the length of a reply; None leaves it to the server.
+    """
+
+    timeout_s: float = 60.0
+    cache: str | Path | None = None
+    asks: int = 3
+    max_tokens: int | None = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.asks < 1:
+            raise BadInput(f"a judge must be asked at least once, not {self.asks!r} times")
+
+
+class Judge:
+    """A signal that asks a model (``base_url`` and ``model``) or reads a labels file (``labels``): give one of them.
+
+    ``options``: the fields of ``JudgeOptions``: cache, asks, max_tokens, tries, timeout_s, pause_s, longest_pause_s. A
+    verdict's probability is 1.0: the judge gives a tier, not a degree. An endpoint that cannot be reached is an error,
+    not an undecided reading.
     """
 
     def __init__(
@@ -46,49 +67,32 @@ class Judge:
         *,
         labels: str | Path | None = None,
         rubric: Mapping[str, str] = RUBRIC,
-        dearest: str | None = None,
-        cache: str | Path | None = None,
-        asks: int = 3,
-        **endpoint: Any,
+        most_expensive: str | None = None,
+        **options: Any,
     ) -> None:
         if (base_url is None) == (labels is None):
             raise BadInput("a judge needs an endpoint (base_url and model) or a labels file, and not both")
-        if len(rubric) < 2 or not all(word.strip() for word in rubric.values()):
+        if base_url is not None and not model:
+            raise BadInput("a judge's endpoint needs the name of the model to ask")
+        if len(rubric) < 2 or not all(text.strip() for text in rubric.values()):
             raise BadInput("a rubric needs at least two tiers, each with its description")
-        if asks < 1:
-            raise BadInput(f"a judge must be asked at least once, not {asks!r} times")
-        self.rubric, self.asks = dict(rubric), asks
-        self._dearest = find_dearest(self.rubric, dearest)
-        if self._dearest not in self.rubric:
-            raise BadInput(f"the dearest tier {self._dearest!r} is not in the rubric")
-        self._words = {name.lower(): name for name in self.rubric}
-        if len(self._words) != len(self.rubric):
-            raise BadInput("two tiers of the rubric differ by case alone, so a reply cannot tell them apart")
+        self.rubric, self.tiers = dict(rubric), tuple(rubric)
+        self.most_expensive = find_most_expensive(self.rubric, most_expensive)
+        if self.most_expensive not in self.rubric:
+            raise BadInput(f"the most expensive tier {self.most_expensive!r} is not in the rubric")
+        self._tier_names = {name.lower(): name for name in self.rubric}
+        if len(self._tier_names) != len(self.rubric):
+            raise BadInput("two tiers of the rubric differ by case alone, so a reply cannot distinguish them")
+        self._options = JudgeOptions(**options)
         self._labels = None if labels is None else Labels(labels, self.tiers)
-        self._endpoint: ChatEndpoint | None = None
-        if base_url is not None:
-            self._endpoint = ChatEndpoint(base_url, model or "", api_key, **endpoint)
-        self._cache = VerdictCache(cache)
-        self._prompt = instructions(self.rubric)
-
-    @property
-    def tiers(self) -> tuple[str, ...]:
-        """The tiers it can name."""
-        return tuple(self.rubric)
-
-    @property
-    def dearest(self) -> str:
-        """The tier it falls to when undecided."""
-        return self._dearest
-
-    @property
-    def name(self) -> str:
-        """Who judges: the model, or the labels file."""
-        return self._endpoint.model if self._endpoint else f"labels {self._labels.path.name}" if self._labels else ""
+        self._client = None if base_url is None else HttpClient(base_url, api_key, self._options)
+        self.name = model or "" if self._labels is None else f"labels {self._labels.path.name}"
+        self._cache = VerdictCache(self._options.cache)
+        self._instructions = instructions(self.rubric)
 
     @property
     def offline(self) -> bool:
-        """Whether its verdicts are looked up in a labels file, so that nobody is asked."""
+        """Whether its verdicts come from a labels file, so that no model is asked."""
         return self._labels is not None
 
     def __call__(self, question: str, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
@@ -98,20 +102,19 @@ class Judge:
     def read(self, questions: Sequence[str], ids: Sequence[str] | None = None, *, workers: int = 8) -> list[Reading]:
         """Judge many questions, at most ``workers`` at a time; ``ids`` lets a labels file be keyed by sample id.
 
-        Each different question is asked once. On an error the rest is not asked; verdicts already given are cached.
+        Each different question is asked once. After an error the rest is not asked; earlier verdicts are cached.
         """
         if workers < 1:
             raise BadInput(f"a judge needs at least one worker, not {workers!r}")
         if ids is not None and len(ids) != len(questions):
             raise BadInput(f"every question needs one id, not {len(questions)} questions and {len(ids)} ids")
-        samples = list(zip(questions, ids if ids is not None else [None] * len(questions), strict=True))
         if self._labels is not None:
-            return [self._read(question, sample) for question, sample in samples]
-        different = list(dict.fromkeys(questions))
+            samples = [None] * len(questions) if ids is None else ids
+            return [self._read(question, sample) for question, sample in zip(questions, samples, strict=True)]
         failed = threading.Event()
 
         def read(question: str) -> Reading | None:
-            if failed.is_set():  # a worker whose ask failed would take the next before map cancels it, tries and all
+            if failed.is_set():  # a free worker would ask the next question, with all tries, before map cancels it
                 return None
             try:
                 return self._read(question, None)
@@ -119,72 +122,77 @@ class Judge:
                 failed.set()
                 raise
 
+        unique = list(dict.fromkeys(questions))
         with ThreadPoolExecutor(workers) as pool:  # map raises what failed, and cancels what has not begun
-            said = dict(zip(different, pool.map(read, different), strict=True))
-        return [reading for question in questions if (reading := said[question]) is not None]
+            readings = dict(zip(unique, pool.map(read, unique), strict=True))
+        return [reading for question in questions if (reading := readings[question]) is not None]
 
     def _read(self, question: str, sample: str | None) -> Reading:
         if self._labels is not None:
             tier = self._labels.get(question, sample)
             if tier is None:
-                return undecided(self._dearest, len(self.rubric), f"no label in {self._labels.path.name}")
+                return self._undecided(f"no label in {self._labels.path.name}")
             return Reading(tier, 1.0, f"judge {self.name}")
         if is_blank(question):
-            return undecided(self._dearest, len(self.rubric), "the question is empty")
-        key = verdict_key(self.name, self._prompt, question)
+            return self._undecided("the question is empty")
+        key = verdict_key(self.name, self._instructions, question)
         tier = self._cache.get(key)
         if tier in self.rubric:
             return Reading(tier, 1.0, f"judge {self.name}, cached")
         return self._ask(question, key)
 
     def _ask(self, question: str, key: str) -> Reading:
-        assert self._endpoint is not None
-        messages: list[Message] = [
-            {"role": "system", "content": self._prompt},
+        prompt = [
+            {"role": "system", "content": self._instructions},
             {"role": "user", "content": f"Question: {question}"},
         ]
-        reply = ""
-        for _ in range(self.asks):
-            reply = self._endpoint.ask(messages)
-            tier = parse_reply(reply, self._words)
+        messages, reply = prompt, ""
+        for _ in range(self._options.asks):
+            reply = self._reply(messages)
+            tier = parse_reply(reply, self._tier_names)
             if tier is not None:
                 self._cache.put(key, tier, model=self.name, question=question)
                 return Reading(tier, 1.0, f"judge {self.name}")
-            # at temperature 0 the same words would get the same reply, so the next try says what was wrong
+            # at temperature 0 the same messages would get the same reply, so the next try adds a reminder
             reminder = f"Reply with exactly one word: {' or '.join(self.rubric)}."
-            messages = [*messages[:2], {"role": "assistant", "content": reply}, {"role": "user", "content": reminder}]
-        shown = " ".join(reply[:60].split())
-        return undecided(self._dearest, len(self.rubric), f'judge {self.name} named no tier, last reply "{shown}"')
+            messages = [*prompt, {"role": "assistant", "content": reply}, {"role": "user", "content": reminder}]
+        excerpt = " ".join(reply[:60].split())
+        return self._undecided(f'judge {self.name} named no tier, last reply "{excerpt}"')
+
+    def _reply(self, messages: list[dict[str, str]]) -> str:
+        assert self._client is not None
+        body = {"model": self.name, "messages": messages, "temperature": 0}
+        if self._options.max_tokens is not None:
+            body["max_tokens"] = self._options.max_tokens
+        return self._client.request("POST", self._client.url("chat/completions"), body, _content)[0]
+
+    def _undecided(self, why: str) -> Reading:
+        return undecided(self.most_expensive, len(self.rubric), why)
 
     def close(self) -> None:
         """Close the connections."""
-        if self._endpoint is not None:
-            self._endpoint.close()
+        if self._client is not None:
+            self._client.close()
 
     def __enter__(self) -> "Judge":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def instructions(rubric: Mapping[str, str]) -> str:
-    """Write the rubric as instructions; nothing in them tells of keywords or of how the questions were picked."""
-    lines = [f"- {tier}: {when}." for tier, when in rubric.items()]
-    return "\n".join(
-        [
-            "You rate what a wrong answer to a question about a document image would lead to.",
-            "You see the question only. The ratings are:",
-            *lines,
-            f"Reply with exactly one word: {' or '.join(rubric)}.",
-        ]
+    """The rubric as instructions; they do not mention keywords or how the questions were picked."""
+    ratings = "\n".join(f"- {tier}: {when}." for tier, when in rubric.items())
+    return (
+        "You rate what a wrong answer to a question about a document image would lead to.\n"
+        f"You see the question only. The ratings are:\n{ratings}\n"
+        f"Reply with exactly one word: {' or '.join(rubric)}."
     )
 
 
-def parse_reply(reply: str, words: Mapping[str, str]) -> str | None:
-    """Return the tier a reply names, bare or as {"tier": name}, by ``words`` (lower case to name); else None."""
+def parse_reply(reply: str, tier_names: Mapping[str, str]) -> str | None:
+    """The tier that a reply names, bare or as {"tier": name}, else None; ``tier_names``: lower case to tier."""
     text = reply.strip()
     if text.startswith("{"):
         try:
@@ -194,4 +202,13 @@ def parse_reply(reply: str, words: Mapping[str, str]) -> str | None:
         if not isinstance(data, dict) or set(data) != {"tier"} or not isinstance(data["tier"], str):
             return None
         text = data["tier"].strip()
-    return words.get(text.removesuffix(".").lower())
+    return tier_names.get(text.removesuffix(".").lower())
+
+
+def _content(reply: Any) -> str:
+    """The text of a chat completion; null content is a reply without text."""
+    try:
+        content = reply["choices"][0]["message"]["content"]
+    except (LookupError, TypeError):
+        raise Unusable("its reply is not a chat completion") from None
+    return content if isinstance(content, str) else ""

@@ -1,10 +1,10 @@
-"""Does the question ask for something that costs? The paper's frozen keyword rule, over the question's text alone.
+"""The paper's frozen keyword rule: a question with any of 24 keywords is high, any other is low.
 
-Paper, "Frozen cost-label rule": any of 24 keywords makes the question high, none makes it low. Matched as whole words
-("id" is not in "provided": 40.6 % of DocVQA's validation questions are high; as plain substrings 45.4 %, and kappa
-with the gold answers falls from 0.69 to 0.65). A keyword is bounded on the sides where it has a letter or digit, so
-"no." is bounded on its left only ("No.5" counts) and "%" stands anywhere ("25%" counts). Keywords of one's own in a
-script that writes no spaces between words stand anywhere.
+Paper, "Frozen cost-label rule". Keywords match as whole words ("id" is not in "provided"): 40.6 % of DocVQA's
+validation questions are high. As plain substrings they would be 45.4 %, and kappa with the gold answers would fall from
+0.69 to 0.65. A keyword is bounded on the sides where it has a letter or digit, so "no." is bounded on its left only
+("No.5" counts) and "%" matches anywhere ("25%" counts). In a script without spaces between words, custom keywords match
+anywhere.
 
 >>> KeywordRule()("What is the total amount?")
 Reading(tier='high', probability=1.0, why='keyword "total"', decided=True)
@@ -27,7 +27,7 @@ KEYWORDS: tuple[str, ...] = (
 
 
 class KeywordRule:
-    """High where any keyword stands in the question, else low; certain of itself, so its probability is 1.0."""
+    """``high`` where any keyword is in the question, else ``low``; its probability is always 1.0."""
 
     def __init__(self, keywords: Iterable[str] = KEYWORDS, high: str = "high", low: str = "low") -> None:
         if isinstance(keywords, str):
@@ -39,49 +39,40 @@ class KeywordRule:
         if not high.strip() or not low.strip() or high == low:
             raise BadInput(f"a keyword rule needs two different tier names, not {high!r} and {low!r}")
         self.high, self.low = high, low
+        self.tiers, self.most_expensive = (high, low), high
         self.pattern = compile_keywords(self.keywords)
-        self._missing = Reading(low, 1.0, f"none of the {len(self.keywords)} keywords")
-
-    @property
-    def tiers(self) -> tuple[str, ...]:
-        """The tiers it can name."""
-        return (self.high, self.low)
-
-    @property
-    def dearest(self) -> str:
-        """The tier it falls to when undecided."""
-        return self.high
+        self._no_keyword = Reading(low, 1.0, f"none of the {len(self.keywords)} keywords")
 
     def __call__(self, question: str, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
-        """Read the tier; ``why`` names the keyword that stands first."""
-        if is_blank(question):
-            return undecided(self.high, 2, "the question is empty")
-        found = self.find(question)
-        return self._missing if found is None else Reading(self.high, 1.0, f'keyword "{found}"')
+        """Read the tier; ``why`` names the keyword that comes first in the question."""
+        keyword = self.find(question) if isinstance(question, str) else None  # ``is_blank`` refuses anything else
+        if keyword is not None:
+            return Reading(self.high, 1.0, f'keyword "{keyword}"')
+        return undecided(self.high, 2, "the question is empty") if is_blank(question) else self._no_keyword
 
     def find(self, text: str) -> str | None:
-        """Return the keyword that stands first in a text, or None."""
+        """The keyword that comes first in a text, or None."""
         match = self.pattern.search(normalize("NFC", text))
         return None if match is None else " ".join(match.group().lower().split())
 
 
 def read_keywords(path: str | Path) -> list[str]:
-    """Keywords of another language or domain from a file, one a line; blank lines are passed over."""
+    """Keywords of another language or domain from a file, one per line; blank lines are skipped."""
     try:
-        words = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except FileNotFoundError:
-        raise BadInput(f"there is no file {path}; keywords:FILE takes one with a keyword a line") from None
+        raise BadInput(f"there is no file {path}; keywords:FILE takes one with a keyword per line") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"no keywords can be read from {path} ({error})") from None
-    if not any(words):
-        raise BadInput(f"{path} holds no keyword; write one a line")
-    return [word for word in words if word]
+    if not any(lines):
+        raise BadInput(f"{path} holds no keyword; write one per line")
+    return [line for line in lines if line]
 
 
 def compile_keywords(keywords: Iterable[str]) -> re.Pattern[str]:
-    """Make one pattern of all keywords, grouped by how they are bounded: the bounds are then tried once a group.
+    """One pattern for all keywords, grouped by how they are bounded, so that a bound is tried once per group.
 
-    A keyword stands between letters of its own kind as a whole word; scripts that write no spaces bound nothing.
+    A keyword matches as a whole word between letters of a script with spaces; other scripts bound nothing.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for word in keywords:
@@ -90,6 +81,6 @@ def compile_keywords(keywords: Iterable[str]) -> re.Pattern[str]:
         groups.setdefault((left, right), []).append(r"\s+".join(map(re.escape, word.split())))
     parts = []
     for (left, right), words in groups.items():
-        words.sort(key=len, reverse=True)  # the longer of two unbounded keywords names itself first
+        words.sort(key=len, reverse=True)  # the longer of two unbounded keywords must match first
         parts.append(f"{left}(?:{'|'.join(words)}){right}")
     return re.compile("|".join(parts), re.IGNORECASE)

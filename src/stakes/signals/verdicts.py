@@ -1,9 +1,9 @@
-"""Where are a judge's verdicts kept? In a cache on disk, or in a labels file that somebody wrote.
+"""A judge's verdicts on disk: a cache that the judge writes, and labels files that people write.
 
-The cache is append-only JSONL, one ``{"key", "tier", "model", "question"}`` a line, each written and flushed in one go:
-a killed run loses at most the line it was writing, and a torn last line is cut off at the next start. A file that is
-no cache is refused and left as it was: it needs a whole verdict, or a last line that begins as one does. One process at
-a time per file. A labels file is JSONL ``{"id": …, "tier": …}`` or ``{"question": …, "tier": …}``.
+The cache is append-only JSONL, one ``{"key", "tier", "model", "question"}`` per line, each written and flushed at once.
+A killed run loses at most the line that it was writing, and a torn last line is removed at the next start. A file that
+is not a cache is refused and left unchanged: a cache has a whole verdict, or a last line that begins like one. One
+process at a time per file. A labels file is JSONL ``{"id": …, "tier": …}`` or ``{"question": …, "tier": …}``.
 
 >>> verdict_key("judge-1", "rubric", "What is the total?")[:12]
 'ae3345156d71'
@@ -21,7 +21,7 @@ from stakes.files import is_torn
 
 
 def verdict_key(model: str, rubric: str, question: str) -> str:
-    """Return the key of one question put to one model under one rubric."""
+    """The cache key of one question put to one model under one rubric."""
     return hashlib.sha256(json.dumps([model, rubric, question]).encode()).hexdigest()
 
 
@@ -40,14 +40,14 @@ class VerdictCache:
             path.parent.mkdir(parents=True, exist_ok=True)
             raw = path.read_bytes() if path.exists() else b""
             whole = raw[: raw.rfind(b"\n") + 1]
-            # read before cutting: a file that is no cache at all must stay as it was
+            # read before truncating: a file that is not a cache must stay as it was
             for number, record in _records(whole, path):
                 self._verdicts[_text(record, "key", path, number)] = _text(record, "tier", path, number)
             if len(whole) < len(raw):
                 if not self._verdicts and not is_torn(raw[len(whole) :], ("key", "tier")):
                     raise BadInput(
-                        f"{path} is no judge's cache: no line of it is a verdict, nor begins as one does; it is left "
-                        "as it was, so give another file"
+                        f"{path} is not a judge's cache: no line of it is a verdict or begins like one; it is left as "
+                        "it was, so give another file"
                     )
                 os.truncate(path, len(whole))
         except OSError as error:
@@ -57,11 +57,11 @@ class VerdictCache:
         return len(self._verdicts)
 
     def get(self, key: str) -> str | None:
-        """Return the tier kept under a key, or None."""
+        """The tier stored under a key, or None."""
         return self._verdicts.get(key)
 
     def put(self, key: str, tier: str, **about: str) -> None:
-        """Keep a verdict; when this returns it is with the operating system, and survives a killed process."""
+        """Store a verdict; on return the operating system has it, so it survives a killed process."""
         line = json.dumps({"key": key, "tier": tier, **about}, ensure_ascii=False) + "\n"
         with self._lock:
             self._verdicts[key] = tier
@@ -90,23 +90,20 @@ class Labels:
             for field, table in (("id", self._by_id), ("question", self._by_question)):
                 if field in record:
                     name = _text(record, field, self.path, number)
-                    # one question is asked of many pages, so the same text may recur; it may not change its tier
+                    # one question may be asked of many pages, so its text may recur, but only with the same tier
                     if table.setdefault(name, tier) != tier:
                         raise BadInput(f"{path} line {number} gives {field} {name!r} a second, different tier")
         if not self._by_id and not self._by_question:
             raise BadInput(f"the labels file {path} is empty")
 
-    def __len__(self) -> int:
-        return max(len(self._by_id), len(self._by_question))
-
     def get(self, question: str, sample: str | None = None) -> str | None:
-        """Return the tier of a sample, by its id if that is known, else by its question; None where neither is."""
-        found = None if sample is None else self._by_id.get(sample)
-        return self._by_question.get(question) if found is None else found
+        """The tier of a sample, by its id if that is known, else by its question; None where neither is."""
+        tier = None if sample is None else self._by_id.get(sample)
+        return self._by_question.get(question) if tier is None else tier
 
 
 def _records(raw: bytes, path: Path) -> list[tuple[int, dict[str, Any]]]:
-    found = []
+    records = []
     for number, line in enumerate(raw.split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -116,8 +113,8 @@ def _records(raw: bytes, path: Path) -> list[tuple[int, dict[str, Any]]]:
             raise BadInput(f"{path} line {number} is not JSON") from None
         if not isinstance(record, dict):
             raise BadInput(f"{path} line {number} is not a JSON object")
-        found.append((number, record))
-    return found
+        records.append((number, record))
+    return records
 
 
 def _text(record: dict[str, Any], field: str, path: Path, number: int) -> str:

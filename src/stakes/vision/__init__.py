@@ -1,1 +1,5 @@
-"""How an image gets to its budget: geometry counts tokens, resize spends them, deletion drops them."""
+"""From an image to its budget; knows nothing of questions.
+
+``geometry`` counts the visual tokens of each model family, ``image`` decodes and resizes, ``selectors`` choose the
+tokens to keep, and ``deletion`` removes the others exactly.
+"""

@@ -88,7 +88,7 @@ def test_proportional_keeps_the_mean_share() -> None:
         arms.proportional(["high", "high", "low", "low"], native, "high", 0.615)
 
 
-def test_what_cannot_be_shared_says_so() -> None:
+def test_what_cannot_be_shared_is_an_error() -> None:
     with pytest.raises(InfeasibleBudget, match="5 tokens cannot give each of 9 samples one; 9 is the least"):
         arms.uniform(9, 5)
     with pytest.raises(InfeasibleBudget, match="native tokens are 20"):

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stakes import Policy
-from stakes.budgets.policy import CurveRecord, TierPlan
+from stakes.budgets.policy import TierPlan
 from stakes.calibration.by_document import by_document
-from stakes.calibration.certify.drift import Conditions, Watch, disagreements, same_answer
+from stakes.calibration.certify.drift import Conditions, DriftMonitor, disagreements, same_answer
 from stakes.errors import BadInput
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcome_log import Outcome
@@ -40,9 +40,9 @@ def test_a_policy_allows_what_its_calibration_saw_and_some_slack() -> None:
     assert Conditions.of_policy(policy(0.1, 0.0, curves=False)).mix == {}  # nothing says which tiers came
 
 
-def test_a_policy_that_does_not_say_is_refused_whatever_its_errors_are() -> None:
-    for high, low, told in ((None, 0.1, "high"), (0.1, None, "low")):
-        with pytest.raises(BadInput, match=f"worded otherwise.*--shadow-outcomes.*--shadow-allow {told}=0.1"):
+def test_a_policy_without_the_disagreement_is_refused_whatever_its_errors() -> None:
+    for high, low, missing in ((None, 0.1, "high"), (0.1, None, "low")):
+        with pytest.raises(BadInput, match=f"worded differently.*--shadow-outcomes.*--shadow-allow {missing}=0.1"):
             Conditions.of_policy(policy(high, low))
 
 
@@ -55,7 +55,7 @@ answers_given = st.lists(
 
 @settings(max_examples=25)
 @given(answers_given)
-def test_the_policy_says_what_the_log_says(pairs: list[tuple[str, str]]) -> None:
+def test_policy_and_log_give_the_same_conditions(pairs: list[tuple[str, str]]) -> None:
     outcomes, tiers = [], ["high", "low"]
     for i, (small, full) in enumerate(pairs):
         outcomes += [said(i, tiers[i % 2], 64, small), said(i, tiers[i % 2], 576, full)]
@@ -63,8 +63,7 @@ def test_the_policy_says_what_the_log_says(pairs: list[tuple[str, str]]) -> None
     upper = disagreements(outcomes, budgets)
     curves = by_document(outcomes, tiers).curves()
     plans = {
-        tier: TierPlan(cost=1, budget=budgets[tier], disagreement=upper[tier], curve=CurveRecord.of(curves[tier]))
-        for tier in tiers
+        tier: TierPlan(cost=1, budget=budgets[tier], disagreement=upper[tier], curve=curves[tier]) for tier in tiers
     }
     saved = Policy.from_record(json.loads(json.dumps(Policy(mean_budget=304, tiers=plans).model_dump(by_alias=True))))
     log, file = Conditions.of(outcomes, budgets), Conditions.of_policy(saved)
@@ -75,7 +74,7 @@ def test_the_policy_says_what_the_log_says(pairs: list[tuple[str, str]]) -> None
     assert upper["low"] >= 0  # its budget is the largest: never differs from itself
 
 
-def test_right_answers_that_are_worded_otherwise_raise_no_alarm() -> None:
+def test_right_answers_that_are_worded_differently_raise_no_alarm() -> None:
     """Under relaxed grading all answers are right, and a quarter differ: errors of 0 would have allowed 3 % or so."""
     words = ["42 in total", "42", "42", "42"] * 500
     outcomes = []
@@ -85,18 +84,18 @@ def test_right_answers_that_are_worded_otherwise_raise_no_alarm() -> None:
     assert all(outcome.correct for outcome in outcomes)
     upper = disagreements(outcomes, {"high": 64, "low": 64})
     assert 0.25 < upper["high"] < 0.35
-    watch = Watch(Conditions.of_policy(policy(upper["high"], upper["low"])))
+    monitor = DriftMonitor(Conditions.of_policy(policy(upper["high"], upper["low"])))
     for i in range(2000):
-        watch.compare("high", same_answer(words[i], "42"))
-    assert watch.alarms() == {}
+        monitor.compare("high", same_answer(words[i], "42"))
+    assert monitor.alarms() == {}
 
 
-def test_with_soft_stakes_it_goes_by_the_tier_read_and_the_budget_given() -> None:
-    soft = {"price": 0.001, "disagreement": {"high": 0.1, "low": 0.3}, "mix": {"high": 0.2, "low": 0.8}}
-    found = Conditions.of_policy(policy(0.9, 0.9, soft=soft))
+def test_with_per_request_costs_it_goes_by_the_tier_read_and_the_budget_given() -> None:
+    per_request = {"price": 0.001, "disagreement": {"high": 0.1, "low": 0.3}, "mix": {"high": 0.2, "low": 0.8}}
+    found = Conditions.of_policy(policy(0.9, 0.9, soft=per_request))
     assert found.disagreement == {"high": pytest.approx(0.12), "low": pytest.approx(0.32)}
-    assert found.mix == soft["mix"]
-    with pytest.raises(BadInput, match="otherwise; calibrate again, or say .* --shadow-allow high=0.1"):
+    assert found.mix == per_request["mix"]
+    with pytest.raises(BadInput, match="differently; calibrate again, or set .* --shadow-allow high=0.1"):
         Conditions.of_policy(policy(0.9, 0.9, soft={"price": 0.001}))
 
 
@@ -109,24 +108,24 @@ def test_the_same_answer_is_not_one_that_contains_the_other(one: str, other: str
     assert same_answer(one, other) is same
 
 
-def test_a_person_may_say_what_is_allowed_and_then_no_mix_is_watched() -> None:
-    watch = Watch(Conditions({"high": 0.1, "low": 0.5}))
-    assert watch.watched() == [("disagreement", "high"), ("disagreement", "low"), ("tokens", "")]
+def test_a_person_may_set_the_limits_and_then_no_mix_is_monitored() -> None:
+    monitor = DriftMonitor(Conditions({"high": 0.1, "low": 0.5}))
+    assert monitor.monitored() == [("disagreement", "high"), ("disagreement", "low"), ("tokens", "")]
     for _ in range(64):
-        watch.observe("high")  # one tier only, which nobody has said anything about
-    assert watch.alarms() == {}
+        monitor.observe("high")  # one tier only, which nobody has said anything about
+    assert monitor.alarms() == {}
     for _ in range(16):
-        watch.compare("high", same=False)
-    assert list(watch.alarms()) == [("disagreement", "high")]
-    assert (watch.state()["requests"], watch.state()["tiers"]["high"]["share_calibrated"]) == (64, None)
+        monitor.compare("high", same=False)
+    assert list(monitor.alarms()) == [("disagreement", "high")]
+    assert (monitor.state()["requests"], monitor.state()["tiers"]["high"]["share_calibrated"]) == (64, None)
 
 
 def test_a_tier_of_three_that_stops_coming_is_one_alarm_by_name() -> None:
-    watch = Watch(Conditions({"a": 0.1, "b": 0.1, "c": 0.1}, {"a": 0.4, "b": 0.3, "c": 0.3}))
+    monitor = DriftMonitor(Conditions({"a": 0.1, "b": 0.1, "c": 0.1}, {"a": 0.4, "b": 0.3, "c": 0.3}))
     for number in range(400):
-        watch.observe("bc"[number % 2])
-    assert list(watch.alarms()) == [("mix", "a")]
-    assert "less often" in watch.alarms()["mix", "a"]
+        monitor.observe("bc"[number % 2])
+    assert list(monitor.alarms()) == [("mix", "a")]
+    assert "less often" in monitor.alarms()["mix", "a"]
     for _ in range(400):
-        watch.observe("b")
-    assert "more often" in watch.alarms()["mix", "b"]
+        monitor.observe("b")
+    assert "more often" in monitor.alarms()["mix", "b"]

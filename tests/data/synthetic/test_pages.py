@@ -1,4 +1,4 @@
-"""Synthetic pages: the same from the same seed, unambiguous, printed where they say, fair between the tiers."""
+"""Synthetic pages are reproducible, unambiguous, print answers in their boxes, and treat the tiers alike."""
 
 import subprocess
 import sys
@@ -11,10 +11,9 @@ import pytest
 
 from stakes.data import synthetic as pages
 from stakes.data.synthetic import dice, forms, signs, typefaces
-from stakes.data.synthetic import typefaces as faces
 from stakes.errors import BadInput
 
-ASKED = {
+QUESTIONS = {
     "forms": (12, 30),
     "charts": (6, 16),
     "infographics": (12, 25),
@@ -75,9 +74,9 @@ def test_canvases_are_whole_tokens_of_a_few_sizes(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", pages.FAMILIES)
-def test_questions_are_short_plain_and_name_one_value(family: str) -> None:
+def test_questions_are_short_ascii_and_unique_on_their_page(family: str) -> None:
     for page in some(family):
-        least, most = ASKED[family]
+        least, most = QUESTIONS[family]
         assert least <= len(page.questions) <= most, page.document
         assert max(Counter(q.text for q in page.questions).values()) == 1
         for question in page.questions:
@@ -93,7 +92,7 @@ def test_questions_are_short_plain_and_name_one_value(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["forms", "charts", "infographics", "signs"])
-def test_the_glyphs_of_a_question_spell_its_answer_inside_its_box(family: str) -> None:
+def test_the_glyphs_of_a_question_are_its_answer_inside_its_box(family: str) -> None:
     for page in some(family, 8):
         for index, question in enumerate(page.questions):
             mine = [g for g in page.glyphs if g.question == index]
@@ -117,30 +116,30 @@ def test_there_is_ink_where_glyphs_are() -> None:
 
 
 @pytest.mark.parametrize("family", ["forms", "charts", "infographics"])
-def test_both_tiers_are_equally_long_and_equally_printed(family: str) -> None:
-    asked = [question for _, question in pages.samples(family, "test", 300)]
-    length = {t: mean(len(q.answers[0]) for q in asked if q.tier == t) for t in ("high", "low")}
-    tall = {t: mean(q.box[3] - q.box[1] for q in asked if q.tier == t and q.box) for t in ("high", "low")}
+def test_answers_of_both_tiers_have_similar_length_and_type_size(family: str) -> None:
+    questions = [question for _, question in pages.samples(family, "test", 300)]
+    length = {t: mean(len(q.answers[0]) for q in questions if q.tier == t) for t in ("high", "low")}
+    tall = {t: mean(q.box[3] - q.box[1] for q in questions if q.tier == t and q.box) for t in ("high", "low")}
     assert abs(length["high"] - length["low"]) < 1.5, length
     assert abs(tall["high"] / tall["low"] - 1) < 0.08, tall
 
 
 @pytest.mark.parametrize("family", ["forms", "charts", "infographics"])
-def test_the_keyword_rule_agrees_as_often_as_in_the_paper(family: str) -> None:
+def test_the_keyword_rule_agrees_with_tiers_as_often_as_in_the_paper(family: str) -> None:
     from stakes.signals.keywords import KeywordRule
 
     rule = KeywordRule()
-    asked = [question for _, question in pages.samples(family, "test", 300)]
-    seen = Counter((question.tier, rule(question.text).tier) for question in asked)
-    agreement = (seen["high", "high"] + seen["low", "low"]) / len(asked)
-    assert len(asked) == 600
+    questions = [question for _, question in pages.samples(family, "test", 300)]
+    seen = Counter((question.tier, rule(question.text).tier) for question in questions)
+    agreement = (seen["high", "high"] + seen["low", "low"]) / len(questions)
+    assert len(questions) == 600
     assert 0.74 <= agreement <= 0.84, seen
     assert 0.48 <= 2 * agreement - 1 <= 0.68  # kappa: the truth is balanced, so chance agrees half of the time
     assert min(seen["high", "low"], seen["low", "high"]) >= 20, "disagreements of both kinds"
 
 
-def test_no_face_is_too_small_to_read() -> None:
-    assert faces.face("Go-Regular", 3).size == faces.SMALLEST
+def test_no_face_is_below_the_smallest_size() -> None:
+    assert typefaces.face("Go-Regular", 3).size == typefaces.SMALLEST
 
 
 def test_density_prints_smaller() -> None:
@@ -151,19 +150,19 @@ def test_density_prints_smaller() -> None:
     assert height(0.7) > height(1.0) > height(1.5)
 
 
-def test_training_never_sees_what_is_kept_for_test() -> None:
+def test_training_never_shows_what_is_reserved_for_test() -> None:
     novel = {split: [dice.roll("forms", split, seed).novel for seed in range(400)] for split in pages.SPLITS}
     assert not any(novel["train"])
     for split in ("calibration", "test"):
         assert 0.2 < sum(bool(n) for n in novel[split]) / 400 < 0.4
     for choices in (typefaces.FORMS, typefaces.POSTERS, typefaces.SIGNS):
-        kept = {name for names in choices.unseen for name in names}
-        assert kept.isdisjoint(name for names in (*choices.seen, *choices.training) for name in names)
+        reserved = {name for names in choices.unseen for name in names}
+        assert reserved.isdisjoint(name for names in (*choices.seen, *choices.training) for name in names)
     assert all(kind not in forms.KINDS.seen for kind in forms.KINDS.unseen)
 
 
-def test_only_training_is_more_various_than_test() -> None:
-    """Other typefaces, bent letters, letters in no order of a name: seen in training and nowhere else."""
+def test_training_has_typefaces_and_distortions_of_its_own() -> None:
+    """Training-only typefaces and distorted letters appear in no other split."""
     names = {
         split: {
             name for seed in range(200) for name in typefaces.typeface(dice.roll("forms", split, seed), typefaces.FORMS)
@@ -173,53 +172,53 @@ def test_only_training_is_more_various_than_test() -> None:
     extra = {name for pair in typefaces.TRAINING for name in pair}
     extra -= {name for pair in typefaces.FORMS.seen for name in pair}
     assert extra <= {name.partition("~")[0] for name in names["train"]}
-    assert {name.partition("~")[2] for name in names["train"]} == {"", *map(str, range(len(typefaces.BENDS)))}
+    assert {name.partition("~")[2] for name in names["train"]} == {"", *map(str, range(len(typefaces.DISTORTIONS)))}
     for split in ("calibration", "test"):
         assert not any("~" in name or name in extra for name in names[split])
 
 
-def test_a_plain_page_shows_nothing_of_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_page_has_no_training_only_typeface(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
 
-    def face(name: str, size: int) -> faces.Face:
+    def face(name: str, size: int) -> typefaces.Face:
         shown.append(name)
         return whole(name, size)
 
-    whole = faces.face
+    whole = typefaces.face
     monkeypatch.setattr(signs, "face", face)
-    kept = {name for pair in typefaces.SIGNS.seen for name in pair}
+    allowed = {name for pair in typefaces.SIGNS.seen for name in pair}
     for seed in range(30):
         pages.draw("signs", seed, plain=True)
     assert shown
-    assert {*shown} <= kept
+    assert {*shown} <= allowed
     for seed in range(30):
         pages.draw("signs", seed)
-    assert not {*shown} <= kept
+    assert not {*shown} <= allowed
 
 
-def test_every_typeface_has_a_licence_a_use_and_every_character() -> None:
-    """A character that a font file lacks would be drawn as the same empty box as the next one."""
-    stored = {path.stem for path in faces.FONTS.glob("*.?tf")}
-    rows = (faces.FONTS / "LICENSES.md").read_text().split("|---|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+def test_every_typeface_has_a_license_a_use_and_every_character() -> None:
+    """Characters that a font file lacks are all drawn as the same empty box."""
+    stored = {path.stem for path in typefaces.FONTS.glob("*.?tf")}
+    rows = (typefaces.FONTS / "LICENSES.md").read_text().split("|---|---|---|---|\n")[1].split("\n\n")[0].splitlines()
     named = [name.split(" (")[0].strip() for row in rows for name in row.split("|")[1].split(",")]
     assert sorted(named) == sorted(stored)
     pools = (typefaces.FORMS, typefaces.POSTERS, typefaces.SIGNS)
     assert stored == {name for p in pools for names in (*p.seen, *p.unseen, *p.training) for name in names}
     for name in stored:
-        drawn = {faces.face(name, 72).mask(char).tobytes() for char in map(chr, range(33, 127))}
+        drawn = {typefaces.face(name, 72).mask(char).tobytes() for char in map(chr, range(33, 127))}
         assert len(drawn) == 94, name
         assert all(map(any, drawn)), name
 
 
-@pytest.mark.parametrize("bend", range(len(typefaces.BENDS)))
+@pytest.mark.parametrize("index", range(len(typefaces.DISTORTIONS)))
 @pytest.mark.parametrize("size", [11, 30, 72])
-def test_a_bent_letter_is_whole_and_stands_where_a_straight_one_does(bend: int, size: int) -> None:
-    """Nothing is cut at the sides of its cell, and its baseline and centre stay."""
-    straight, bent = faces.face("Go-Regular", size), faces.face(f"Go-Regular~{bend}", size)
-    width, _, weight = typefaces.BENDS[bend]
+def test_a_distorted_letter_is_complete_and_at_the_same_position(index: int, size: int) -> None:
+    """Nothing is cut off at the sides of its cell, and its baseline and center stay."""
+    straight, distorted = typefaces.face("Go-Regular", size), typefaces.face(f"Go-Regular~{index}", size)
+    width, _, weight = typefaces.DISTORTIONS[index]
     least, most = (1.02, 1.7) if weight > 0 else (0.6, 0.98) if weight < 0 else (0.9, 1.1)
     for char in "HgfW8":
-        plain, other = np.asarray(straight.mask(char)), np.asarray(bent.mask(char))
+        plain, other = np.asarray(straight.mask(char)), np.asarray(distorted.mask(char))
         ink = other.sum() / plain.sum() / width
         assert least < ink < most, char
         assert other[:, [0, -1]].max() < 128, char
@@ -235,16 +234,10 @@ def test_samples_are_balanced_and_grouped_by_page() -> None:
     assert Counter(q.tier for _, q in pages.samples("swatches", "test", 5)) == {"low": 5}
 
 
-def test_bad_requests_say_what_there_is() -> None:
+def test_errors_list_the_valid_choices() -> None:
     with pytest.raises(BadInput, match="forms"):
         pages.draw("maps", 1)
     with pytest.raises(BadInput, match="calibration"):
         pages.draw("forms", 1, "validation")
     with pytest.raises(BadInput, match="density"):
         pages.draw("forms", 1, density=0)
-
-
-def test_the_contact_sheet_is_small(tmp_path: object) -> None:
-    from stakes.data.synthetic.__main__ import contact_sheet
-
-    assert max(contact_sheet().size) <= 1600

@@ -1,1 +1,1 @@
-"""Adaptive sampling: ask only what can still change the chosen budgets."""
+"""Adaptive sampling: leave out answers that can no longer change the choice of budgets."""

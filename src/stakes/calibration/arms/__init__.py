@@ -6,9 +6,9 @@ The cost arm's spend fixes the total B (paper, "Equal-budget protocol"); every o
     anti          the tiers' budgets in reverse order of cost, shifted evenly to B where tier sizes differ
     mirrored      the same where every sample has a budget of its own: in reverse order of its expected cost
     content       in proportion to each image's information density, within [floor, native], redistributed to B
-    proportional  a share of each image's native tokens, larger for the dear tier, solved to the mean share
+    proportional  a share of each image's native tokens, larger for the high-cost tier, solved to the mean share
 
-Nothing is clamped silently: an arm that cannot be realised raises, and the ledger checks every one again.
+Nothing is clamped silently: an arm that cannot be realised raises, and ``comparison.EqualTotals`` checks each again.
 
     >>> uniform(3, 10)
     (4, 3, 3)
@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from stakes.errors import BadInput, InfeasibleBudget
 
 Budgets = tuple[int, ...]  # one budget per sample, in the samples' order
+PATCH = 28
+PATCH_FEATURES = "patches-28"
 
 
 def by_tier(tiers: Sequence[str], budgets: Mapping[str, int]) -> Budgets:
@@ -56,7 +58,7 @@ def anti(
     native: Sequence[int] | None = None,
     floor: int = 1,
 ) -> Budgets:
-    """The direction control: the dearest tier gets the cheapest tier's budget, and so on inwards.
+    """The direction control: the most expensive tier gets the cheapest tier's budget, and so on inwards.
 
     Where tier sizes differ this spends another total than the cost arm; the difference is shared evenly over all
     samples, within [floor, native], so that the arm spends ``total`` (by default the cost arm's).
@@ -64,30 +66,30 @@ def anti(
     total = sum(by_tier(tiers, budgets)) if total is None else total
     order = sorted(budgets, key=lambda tier: (costs[tier], tier))
     mirrored = dict(zip(order, (budgets[tier] for tier in reversed(order)), strict=True))
-    wanted = np.array(by_tier(tiers, mirrored), dtype=float)
+    target = np.array(by_tier(tiers, mirrored), dtype=float)
     low, high = np.full(len(tiers), float(floor)), _native(native, len(tiers))
-    return _exactly(wanted, low, high, total, weights=np.ones(len(tiers)))
+    return _exactly(target, low, high, total, weights=np.ones(len(tiers)))
 
 
 def mirrored(
     budgets: Sequence[int], expected: Sequence[float], *, native: Sequence[int] | None = None, floor: int = 1
 ) -> Budgets:
-    """The direction control of budgets by sample: the dearest sample gets the smallest of them, and so on inwards.
+    """The direction control of budgets by sample: the most expensive one gets the smallest budget, and so on inwards.
 
-    ``expected``: each sample's expected cost; of equal ones the larger budget counts as the dearer. The total is that
-    of ``budgets``; what an image cannot take is shared evenly over the others, within [floor, native].
+    ``expected``: each sample's expected cost; of equal ones the larger budget counts as the more expensive. The total
+    is that of ``budgets``; what an image cannot take is shared evenly over the others, within [floor, native].
     """
     rising = sorted(range(len(budgets)), key=lambda i: (expected[i], budgets[i], i))
-    wanted = np.empty(len(budgets))
-    wanted[rising] = np.sort(budgets)[::-1]
+    target = np.empty(len(budgets))
+    target[rising] = np.sort(budgets)[::-1]
     low, high = np.full(len(budgets), float(floor)), _native(native, len(budgets))
-    return _exactly(wanted, low, high, sum(budgets), weights=np.ones(len(budgets)))
+    return _exactly(target, low, high, sum(budgets), weights=np.ones(len(budgets)))
 
 
 def content(density: Sequence[float], total: int, *, native: Sequence[int], floor: int = 1) -> Budgets:
     """Share ``total`` in proportion to information density, within [floor, native], exact in total.
 
-    ``density`` is 1 - mean pairwise cosine similarity of an image's visual features: 0 for a solid colour.
+    ``density`` is 1 - mean pairwise cosine similarity of an image's visual features: 0 for a solid color.
     """
     weights = np.asarray(density, dtype=float)
     if weights.ndim != 1 or len(weights) != len(native) or not len(weights):
@@ -100,26 +102,26 @@ def content(density: Sequence[float], total: int, *, native: Sequence[int], floo
 
 
 def proportional(
-    tiers: Sequence[str], native: Sequence[int], dear: str, dear_share: float, mean_share: float = 0.5
+    tiers: Sequence[str], native: Sequence[int], high_cost: str, high_cost_share: float, mean_share: float = 0.5
 ) -> Budgets:
-    """Keep ``dear_share`` of the native tokens in tier ``dear``; the others' share is solved so that in all
+    """Keep ``high_cost_share`` of the native tokens in tier ``high_cost``; the others' share is solved so that in all
     ``floor(mean_share * sum(native))`` tokens are kept. The paper's earlier design, kept for comparison: on dense
     pages a change of share moves few tokens relative to what matters.
     """
-    if not 0 < mean_share <= 1 or not 0 < dear_share <= 1:
-        raise BadInput(f"shares lie in (0, 1], not {dear_share} and {mean_share}")
-    if dear not in tiers or len(set(tiers)) < 2:
-        raise BadInput(f"a proportional shift needs samples of tier {dear!r} and of another")
-    size, is_dear = _native(native, len(tiers)), np.array([tier == dear for tier in tiers])
+    if not 0 < mean_share <= 1 or not 0 < high_cost_share <= 1:
+        raise BadInput(f"shares lie in (0, 1], not {high_cost_share} and {mean_share}")
+    if high_cost not in tiers or len(set(tiers)) < 2:
+        raise BadInput(f"a proportional shift needs samples of tier {high_cost!r} and of another")
+    size, is_high_cost = _native(native, len(tiers)), np.array([tier == high_cost for tier in tiers])
     total = int(mean_share * size.sum())
-    rest_share = (total - dear_share * size[is_dear].sum()) / size[~is_dear].sum()
+    rest_share = (total - high_cost_share * size[is_high_cost].sum()) / size[~is_high_cost].sum()
     if not 0 < rest_share <= 1:
         raise InfeasibleBudget(
-            f"keeping {dear_share:.0%} of tier {dear!r} leaves the others a share of {rest_share:.2f}; "
+            f"keeping {high_cost_share:.0%} of tier {high_cost!r} leaves the others a share of {rest_share:.2f}; "
             "choose a share that leaves them between 0 and 1"
         )
-    wanted = np.where(is_dear, dear_share, rest_share) * size
-    return _whole(wanted, np.ones(len(tiers)), size, total)
+    target = np.where(is_high_cost, high_cost_share, rest_share) * size
+    return _whole(target, np.ones(len(tiers)), size, total)
 
 
 def _native(native: Sequence[int] | None, samples: int) -> NDArray[np.float64]:
@@ -166,36 +168,27 @@ def _exactly(
     return _whole(np.clip(base + right * reach, low, high), low, high, total)
 
 
-def _whole(wanted: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], total: int) -> Budgets:
+def _whole(target: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], total: int) -> Budgets:
     """Round down, then give the missing tokens to the largest fractions (ties: the first samples)."""
-    whole = np.clip(np.floor(wanted + 1e-9), low, high)
+    whole = np.clip(np.floor(target + 1e-9), low, high)
     missing = round(total - whole.sum())
-    room = np.flatnonzero(whole + 1 <= high) if missing > 0 else np.flatnonzero(whole - 1 >= low)
-    order = room[np.argsort(-(wanted - whole)[room] * np.sign(missing), kind="stable")]
+    free = np.flatnonzero(whole + 1 <= high) if missing > 0 else np.flatnonzero(whole - 1 >= low)
+    order = free[np.argsort(-(target - whole)[free] * np.sign(missing), kind="stable")]
     if len(order) < abs(missing):
         raise InfeasibleBudget(f"{total} tokens cannot be shared in whole tokens within the images' native tokens")
     whole[order[: abs(missing)]] += np.sign(missing)
     return tuple(int(b) for b in whole)
 
 
-# How much is there to see in an image? The ``content`` arm spends by this.
-#
-#     density = 1 - mean over pairs i != j of cos(f_i, f_j)
-#             = 1 - (||sum_i u_i||^2 - M) / (N (N - 1)),        u_i = f_i / ||f_i||,  M = number of non-zero features
-#
-# The sum over pairs collapses into the square of one sum, so no N x N matrix is built. 0 is a blank page (all features
-# alike), 1 features that are orthogonal on average; a zero feature is orthogonal to everything.
-#
-# ``density`` takes a model's merged features. Models without features (an endpoint, OCR) use ``patch_features``: each
-# 28 x 28 patch of the image as a vector of pixels, named ``patches-28`` where it is recorded.
-
-
-PATCH = 28
-PATCH_FEATURES = "patches-28"
-
-
 def density(features: Any) -> float:
-    """[N, D] features (array or tensor) -> 1 - mean pairwise cosine; 0 for a single token, which has no pair."""
+    """[N, D] features (array or tensor) -> information density, by which the content arm spends.
+
+        density = 1 - mean over pairs i != j of cos(f_i, f_j)
+                = 1 - (||sum_i u_i||^2 - M) / (N (N - 1)),        u_i = f_i / ||f_i||,  M = number of non-zero features
+
+    The sum over pairs collapses into the square of one sum, so no N x N matrix is built. 0 is a blank page (all
+    features alike) or a single token, 1 features that are orthogonal on average; a zero feature is orthogonal to all.
+    """
     values = features.detach().float().cpu().numpy() if hasattr(features, "detach") else features
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or len(array) == 0:
@@ -213,8 +206,8 @@ def density(features: Any) -> float:
 def patch_features(image: Any) -> Any:
     """A PIL image -> [N, 784] float32: the luminance of each whole 28-pixel patch, white = -1 .. black = 1.
 
-    Pixels beyond the last whole patch are left out, as smart_resize rounds; an image smaller than one patch is one
-    patch, stretched.
+    For models without features (an endpoint, OCR); recorded as ``patches-28``. Pixels beyond the last whole patch are
+    left out, as smart_resize rounds; an image smaller than one patch is one patch, stretched.
     """
     columns, rows = max(1, image.width // PATCH), max(1, image.height // PATCH)
     if image.width < PATCH or image.height < PATCH:

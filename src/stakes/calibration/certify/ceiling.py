@@ -1,58 +1,46 @@
-"""Which budgets keep a tier's error under a ceiling, for certain? Learn-then-Test, from the largest budget down.
+"""Bounds of a mean over documents, and the budgets that keep a tier's error under a ceiling (Learn-then-Test).
 
-"Error at b is at or above the ceiling" is tested at each budget, largest first, each at the full level, and the first
-that cannot be refuted ends it (fixed-sequence testing, arXiv 2110.01052). The order is fixed before any answer is seen,
-so the chance that any budget is passed wrongly is at most the level: all budgets from the smallest that passed upward
-may be used, whichever is then chosen and why. No curve is assumed to fall.
+**Bound.** For independent values x_1 … x_n the p-value of "their mean is at most zero" is
 
-Every document may be used for this, also those that the budgets are chosen on.
+    p = P( E_0 lost + E_1 x_1 + … + E_n x_n <= 0 ),     E_i independent, standard exponential
+
+Gaffke's bound: a Bayesian bootstrap of the documents with one more, ``lost`` altogether. For right-or-wrong values it
+is the exact binomial test (Clopper–Pearson); for many documents it comes close to Student's t; and unlike t or BCa it
+is not fooled by losses that are rare, expensive and happened not to be seen. With ``lost`` the least that a value can
+be, no bounded distribution is known to break it at any size; that none does is a conjecture (Learned-Miller and Thomas,
+arXiv 1905.06208). Documents with several questions differ in size, and the largest lost would dominate the rest, so
+``lost`` is here the document in which the average question stands, ``sum(w²) / sum(w)`` (``typical``), any of them
+where all are of one size. benchmarks/certificates.py checks all of this where this project uses it.
+
+Limit: where a few documents hold many questions each and are much harder than the rest, the level is not kept. With 4
+to 8 % of the documents holding eight questions at ten times the others' error, a ceiling at the true rate was passed in
+up to 15 % of simulations at a nominal 5 % (``--only uneven``). The largest document as ``lost`` would hold the level
+there, at 0.3 %, and would take most of the power everywhere: at r = 5 with 300 questions per tier, two per page, tiers
+would ship in 0.17 of the calibrations in place of 0.62.
+
+**Ceilings.** "Error at b is at or above the ceiling" is tested at each budget, largest first, each at the full level.
+The first that cannot be rejected ends it (fixed-sequence testing, arXiv 2110.01052). The order is fixed before any
+answer is seen, so the probability that any budget is passed wrongly is at most the level: all budgets from the
+smallest that passed upward may be used, whichever is then chosen and why. No curve is assumed to fall. Every document
+may be used for this, also those that the budgets are chosen on.
+
+    >>> round(p_mean_at_most_zero([0.1] * 29 + [-0.9], lost=-0.9), 4)      # 1 wrong of 30: P[Bin(30, 0.1) <= 1]
+    0.1837
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from stakes.calibration.by_document import ByDocument
 from stakes.errors import BadInput
 
-# How sure is it that a mean over documents is above zero, however their values are spread?
-#
-# For independent values x_1 … x_n the p-value of "their mean is at most zero" is
-#
-#     p = P( E_0 lost + E_1 x_1 + … + E_n x_n <= 0 ),     E_i independent, standard exponential
-#
-# Gaffke's bound: a Bayesian bootstrap of the documents with one more, ``lost`` altogether. For right-or-wrong values
-# it
-# is the exact binomial test (Clopper–Pearson); for many documents it comes close to Student's t; and unlike t or BCa
-# it
-# is not fooled by losses that are rare and dear and happened not to be seen. With ``lost`` the least that a value can
-# be,
-# no bounded distribution is known to break it at any size; that none does is a conjecture (Learned-Miller and Thomas,
-# arXiv 1905.06208). Documents with several questions differ in size, and the largest lost would drown the rest, so
-# ``lost`` is here the document in which the average question stands, ``sum(w²) / sum(w)`` (``typical``), any of them
-# where all are of one size. benchmarks/certificates.py checks all of this where this project uses it.
-#
-# The limit of that: where a few documents hold many questions each and are much harder than the rest, the level is not
-# kept. With 4 to 8 % of the documents holding eight questions at ten times the others' error, a ceiling at the true
-# rate
-# was passed in up to 15 % of simulations at a nominal 5 % (``--only uneven``). The largest document as ``lost`` would
-# hold the level there, at 0.3 %, and would take most of the power everywhere: at r = 5 with 300 questions a tier, two
-# a
-# page, tiers would ship in 0.17 of the calibrations in place of 0.62.
-#
-# The probability is one integral of the generating function through its saddle point, by the trapezoid rule; nothing
-# is
-# drawn at random.
-#
-#     >>> round(chance_of_none([0.1] * 29 + [-0.9], lost=-0.9), 4)      # 1 wrong of 30: P[Bin(30, 0.1) <= 1]
-#     0.1837
-
-
 STEP = 0.1
 FAR = 13.0
 BEND = 0.4
+INSIDE = 1 - 1e-9
 AWAY = 0.5  # how far the path of integration stays from the pole, in standard deviations
 
 
@@ -62,19 +50,27 @@ def typical(weights: ArrayLike) -> float:
     return float((w**2).sum() / w.sum())
 
 
-def chance_of_none(values: ArrayLike, lost: float) -> float:
-    """The p-value of "the mean is at most zero"; ``lost`` < 0 is what a document lost altogether would be."""
+def p_mean_at_most_zero(values: ArrayLike, lost: float) -> float:
+    """The p-value of "the mean is at most zero"; ``lost`` < 0 is the value of a document lost altogether.
+
+    One integral of the generating function through its saddle point, by the trapezoid rule; nothing is random.
+    """
+    from scipy.optimize import brentq
+
     x = np.asarray(values, dtype=float)
     if not lost < 0:
         raise BadInput(f"a document lost altogether must lie below zero, not at {lost}")
-    x = x[np.abs(x) > 1e-12 * max(-lost, np.abs(x).max(initial=0.0))]  # a document at zero does not tip the balance
+    x = x[np.abs(x) > 1e-12 * max(-lost, np.abs(x).max(initial=0.0))]  # values of zero change nothing
     value, times = np.unique(np.append(x, lost), return_counts=True)
     if value[-1] < 0:
         return 1.0
     value = value / np.sqrt((times * value**2).sum())
     first, last = 1 / value[0], 1 / value[-1]  # exp(K) is finite between these
-    saddle = _saddle(value, times, first, last)
-    # To the left of the pole at 0 lies the chance of Q <= 0, to the right, with the other sign, that of Q > 0.
+    # The saddle is the zero of K'(s), with K(s) = -sum(times log(1 - s value)), which rises all the way between them.
+    saddle = float(
+        brentq(lambda s: (times * value / (1 - s * value)).sum(), INSIDE * first, INSIDE * last, maxiter=200)
+    )
+    # To the left of the pole at 0 lies the probability of Q <= 0, to the right, with the other sign, that of Q > 0.
     left = saddle < 0
     if left:
         point = max(min(saddle, -AWAY), min(saddle, 0.9 * first))
@@ -92,32 +88,20 @@ def chance_of_none(values: ArrayLike, lost: float) -> float:
     return min(1.0, tail) if left else max(0.0, 1 - tail)
 
 
-def _saddle(value: NDArray[np.float64], times: NDArray[np.int64], first: float, last: float) -> float:
-    """Where the derivative of K(s) = -sum(times log(1 - s value)) is zero: it rises all the way from first to last."""
-    low, high = first, last
-    for _ in range(40):
-        middle = (low + high) / 2
-        if (times * value / (1 - middle * value)).sum() < 0:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def chance_of_more(wrong: ArrayLike, asked: ArrayLike, ceiling: float) -> float:
+def p_error_at_least(wrong: ArrayLike, asked: ArrayLike, ceiling: float) -> float:
     """The p-value of "the error rate is at or above ``ceiling``", from counts by document."""
     errors, questions = (np.asarray(column, dtype=float) for column in (wrong, asked))
     if not questions.sum():
         raise BadInput("an error rate cannot be bounded from no questions at all")
-    return chance_of_none(ceiling * questions - errors, -(1 - ceiling) * typical(questions))
+    return p_mean_at_most_zero(ceiling * questions - errors, -(1 - ceiling) * typical(questions))
 
 
 def upper_error(wrong: ArrayLike, asked: ArrayLike, level: float) -> float:
-    """The error rate that is exceeded with a chance of at most ``1 - level``, from counts by document."""
+    """The error rate that is exceeded with a probability of at most ``1 - level``, from counts by document."""
     from scipy.optimize import brentq
 
     def excess(rate: float) -> float:
-        return chance_of_more(wrong, asked, rate) - (1 - level)
+        return p_error_at_least(wrong, asked, rate) - (1 - level)
 
     top = 1 - 1e-9
     return 1.0 if excess(top) >= 0 else float(brentq(excess, 1e-9, top, xtol=1e-7))
@@ -126,14 +110,14 @@ def upper_error(wrong: ArrayLike, asked: ArrayLike, level: float) -> float:
 def lower_ratio(part: ArrayLike, whole: ArrayLike, level: float, lost: float) -> float:
     """A lower bound of ``E[part] / E[whole]`` over documents with ``|part| <= whole``; ``lost``: a lost one's weight.
 
-    It is above zero exactly when ``chance_of_none(part, -lost) < 1 - level``.
+    It is above zero exactly when ``p_mean_at_most_zero(part, -lost) < 1 - level``.
     """
     from scipy.optimize import brentq
 
     saved, weight = (np.asarray(column, dtype=float) for column in (part, whole))
 
     def excess(ratio: float) -> float:
-        return chance_of_none(saved - ratio * weight, -(1 + ratio) * lost) - (1 - level)
+        return p_mean_at_most_zero(saved - ratio * weight, -(1 + ratio) * lost) - (1 - level)
 
     bottom, top = -1 + 1e-9, 1 - 1e-9
     if excess(top) < 0:
@@ -143,12 +127,12 @@ def lower_ratio(part: ArrayLike, whole: ArrayLike, level: float, lost: float) ->
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One tier's ceiling and what the answers say of it."""
+    """One tier's ceiling, and the smallest budget that keeps it."""
 
     tier: str
     ceiling: float
     level: float
-    """Of confidence, for this tier: several ceilings share the chance of a mistake."""
+    """Of confidence, for this tier: several ceilings share the probability of a mistake."""
     budget: int | None
     """The smallest budget that passed; None: not even the largest did."""
     largest: int
@@ -167,15 +151,15 @@ class Ceiling:
         sure = f"with {self.level:.4g} confidence"
         if self.budget is None:
             return (
-                f"{self.tier} error <= {self.ceiling:g} cannot be certified {sure}: the least that the largest "
-                f"measured budget, {self.largest} tokens, keeps to is {self.least:.3f}; allow that much, measure "
+                f"{self.tier} error <= {self.ceiling:g} cannot be certified {sure}: the lowest ceiling that the "
+                f"largest measured budget, {self.largest} tokens, passes is {self.least:.3f}; allow that much, measure "
                 "larger budgets or label more documents"
             )
         return f"{self.tier} error <= {self.ceiling:g} {sure} from {self.budget} tokens up"
 
 
-def hold_ceilings(measured: ByDocument, ceilings: Mapping[str, float], confidence: float) -> dict[str, Ceiling]:
-    """Test every tier's ceiling; together they are wrong with a chance of at most ``1 - confidence``."""
+def check_ceilings(measured: ByDocument, ceilings: Mapping[str, float], confidence: float) -> dict[str, Ceiling]:
+    """Test every tier's ceiling; together they are wrong with a probability of at most ``1 - confidence``."""
     for tier, ceiling in ceilings.items():
         if tier not in measured.wrong:
             raise BadInput(f"a ceiling is given for tier {tier!r}; the tiers are {', '.join(measured.wrong)}")
@@ -193,7 +177,7 @@ def _test(measured: ByDocument, tier: str, ceiling: float, level: float) -> Ceil
     tested: dict[int, float] = {}
     passed = None
     for j in columns:
-        p = tested[measured.budgets[j]] = chance_of_more(wrong[:, j], asked[:, j], ceiling)
+        p = tested[measured.budgets[j]] = p_error_at_least(wrong[:, j], asked[:, j], ceiling)
         if p > 1 - level:
             break
         passed = measured.budgets[j]

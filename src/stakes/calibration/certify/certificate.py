@@ -1,35 +1,48 @@
-"""What can be promised of a policy? Chosen on one half of the documents, certified on the other.
+"""Certify a policy: budgets chosen on one half of the documents, guarantees from the other half.
 
 * no harm: tiered budgets ship only if the lower confidence bound of their CWE gain over uniform, at no more tokens, is
   above zero on documents that they were not chosen on; otherwise uniform ships, and the certificate says why;
-* ceilings: budgets at which a tier's error stays under a stated rate (``certificate_ceiling``);
+* ceilings: budgets at which a tier's error stays under a stated rate (``ceiling``);
 * an upper confidence bound of every tier's error at the budget that ships.
 
-Documents are the independent units; the bounds count in a document that was lost altogether and not seen
-(``bounded_mean``). Each of the three statements is wrong with a chance of at most ``1 - confidence``; the bounds of all
-tiers, and all ceilings, hold together. No estimator and no shape of a curve is relied upon: those only propose.
+Conditions: documents are the independent units, drawn like those that the policy will serve; the bounds include one
+document that was lost altogether and not seen (``ceiling``). Each of the three statements is wrong with a probability
+of at most ``1 - confidence``; the bounds of all tiers, and all ceilings, hold together. No estimator and no shape of a
+curve is relied upon: those only propose.
 
-    certificate = certify(by_document(outcomes), {"high": 5, "low": 1}, 304, ceilings={"high": 0.2})
+    certificate = certify(by_document(outcomes), {"high": 5, "low": 1}, 304, Certification(ceilings={"high": 0.2}))
     certificate.budgets, certificate.shipped, certificate.why
 """
 
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stakes.calibration.by_document import ByDocument
-from stakes.calibration.certify.ceiling import Ceiling, hold_ceilings, lower_ratio, typical, upper_error
-from stakes.calibration.estimators import DEFAULT
-from stakes.calibration.estimators.choose import Choice, Terms, choose
+from stakes.calibration.certify.ceiling import Ceiling, check_ceilings, lower_ratio, typical, upper_error
+from stakes.calibration.estimators import DEFAULT, ChosenBudgets, Terms, choose
+from stakes.calibration.holdout import uniform_budget
 from stakes.errors import BadInput, InfeasibleBudget
+from stakes.evaluation.statistics import check_confidence
 
 CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Certification:
+    """What a certificate is asked for: its confidence, and the error rates by tier to be kept with it."""
+
+    confidence: float = CONFIDENCE
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_confidence(self.confidence)
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class NoHarm:
     lower: float
     """Its lower confidence bound."""
     level: float
-    """Of that bound: above the confidence asked for where ceilings left several choices to certify."""
+    """Of that bound: above the requested confidence where ceilings left several choices to certify."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,7 @@ class UpperError:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is promised, on what evidence."""
+    """The guarantees, and the evidence for them."""
 
     confidence: float
     shipped: Literal["tiered", "uniform"]
@@ -81,51 +94,36 @@ def certify(
     measured: ByDocument,
     costs: Mapping[str, float],
     mean_budget: int,
+    certification: Certification | None = None,
     *,
     estimator: str = DEFAULT,
     floor: int | None = None,
-    confidence: float = CONFIDENCE,
-    ceilings: Mapping[str, float] | None = None,
 ) -> Certificate:
-    """Choose on one half, certify on the other, and say what ships."""
-    if not 0.5 <= confidence < 1:
-        raise BadInput(f"a confidence lies between 0.5 and 1, not at {confidence}; 0.95 is usual")
+    """Choose on one half of the documents, certify on the other, and decide what ships."""
+    goal = certification or Certification()
+    confidence = goal.confidence
     first, second = measured.halves()
-    uniform = max((budget for budget in measured.budgets if budget <= mean_budget), default=None)
-    if uniform is None:
-        raise InfeasibleBudget(
-            f"the smallest measured budget is {measured.budgets[0]}, above the mean budget of {mean_budget}"
-        )
-    held = hold_ceilings(measured, ceilings or {}, confidence)
-    kept = {tier: ceiling.budget for tier, ceiling in held.items() if ceiling.budget is not None}
-    # At no more tokens than uniform takes, so that the comparison is at equal tokens or in uniform's favour.
+    uniform = uniform_budget(measured.budgets, mean_budget)
+    ceilings = check_ceilings(measured, goal.ceilings, confidence)
+    required = {tier: ceiling.budget for tier, ceiling in ceilings.items() if ceiling.budget is not None}
+    # At no more tokens than uniform takes, so that the comparison is at equal tokens or in uniform's favor.
     terms = Terms(costs, measured.counts, uniform * sum(measured.counts.values()), floor)
-    # A ceiling that is not met asks for nothing, but might have: it counts among what could have come up.
-    floors = {tier: kept.get(tier, measured.budgets[0]) for tier in held}
-    choice, choices = _choices(first, terms, estimator, floors, second.documents)
-    if choice is None:
-        every = sum(measured.counts.values())
-        least = sum(measured.counts[tier] * max(kept.get(tier, 0), measured.budgets[0]) for tier in costs)
-        mean = math.ceil(least / every)
-        # Uniform is a measured budget, so a mean between two of them affords no more than the lower.
-        enough = next(budget for budget in measured.budgets if budget * every >= least)
-        unless = "" if enough == mean else f", or of {mean} if that is in the grid"
-        raise InfeasibleBudget(
-            f"the ceilings take {', '.join(f'{b} tokens for {tier}' for tier, b in kept.items())}, which uniform at "
-            f"{uniform}, the largest measured budget within the mean of {mean_budget}, does not pay for; give a mean "
-            f"budget of at least {enough}{unless}, or allow more errors"
-        )
+    # A ceiling that is not met requires nothing, but might have: it counts among the possible choices.
+    floors = {tier: required.get(tier, measured.budgets[0]) for tier in ceilings}
+    chosen, possible_choices = _choices(first, terms, estimator, floors)
+    if chosen is None:
+        raise InfeasibleBudget(_unaffordable(measured, required, uniform, mean_budget))
     # Which choice is certified depends, through the ceilings, on answers of the second half too: all of those that
-    # could have come up share the chance of a mistake. Without ceilings there is one.
-    rivals = {tuple(c.budgets[tier] for tier in costs) for c in choices}
+    # could have come up share the probability of a mistake.
+    rivals = {tuple(choice.budgets[tier] for tier in costs) for choice in possible_choices}
     even = tuple(uniform for _ in costs)
     level = 1 - (1 - confidence) / max(1, len(rivals - {even}))
-    budgets = dict(choice.budgets)
+    budgets = dict(chosen.budgets)
     test = None if set(budgets.values()) == {uniform} else _no_harm(second, costs, budgets, uniform, level)
-    shipped, why = _verdict(test, kept, uniform, confidence)
+    shipped, why = _verdict(test, required, uniform, confidence)
     if shipped == "uniform":
         budgets = dict.fromkeys(costs, uniform)
-    possible = {(tier, c[i]) for c in rivals | {even} for i, tier in enumerate(costs)}
+    possible = {(tier, choice[i]) for choice in rivals | {even} for i, tier in enumerate(costs)}
     bounds = {tier: _upper(second, tier, budgets[tier], 1 - (1 - confidence) / len(possible)) for tier in costs}
     return Certificate(
         confidence=confidence,
@@ -133,45 +131,60 @@ def certify(
         budgets=budgets,
         why=why,
         no_harm=test,
-        ceilings=held,
+        ceilings=ceilings,
         upper_errors=bounds,
         chosen_on=len(first),
         certified_on=len(second),
-        estimator=choice.estimator,
+        estimator=estimator,
+    )
+
+
+def _unaffordable(measured: ByDocument, required: Mapping[str, int], uniform: int, mean_budget: int) -> str:
+    """That the ceilings take more tokens than uniform, and which mean budget would do."""
+    every, smallest = sum(measured.counts.values()), measured.budgets[0]
+    least = sum(count * max(required.get(tier, 0), smallest) for tier, count in measured.counts.items())
+    mean = math.ceil(least / every)
+    # Uniform is a measured budget, so a mean between two of them affords no more than the lower.
+    enough = next(budget for budget in measured.budgets if budget * every >= least)
+    unless = "" if enough == mean else f", or of {mean} if that is in the grid"
+    return (
+        f"the ceilings take {', '.join(f'{b} tokens for {tier}' for tier, b in required.items())}, which uniform at "
+        f"{uniform}, the largest measured budget within the mean of {mean_budget}, does not pay for; give a mean "
+        f"budget of at least {enough}{unless}, or allow more errors"
     )
 
 
 def _choices(
-    first: ByDocument, terms: Terms, estimator: str, kept: Mapping[str, int], unseen: Collection[str]
-) -> tuple[Choice | None, list[Choice]]:
+    first: ByDocument, terms: Terms, estimator: str, required: Mapping[str, int]
+) -> tuple[ChosenBudgets | None, list[ChosenBudgets]]:
     """The choice on the first half under the ceilings' smallest budgets, and every one that others could have led to.
 
     Raising a tier's smallest budget changes nothing until it passes the budget chosen, so only that next step is tried,
-    tier by tier: as many allocations as there are choices, about, and not budgets to the power of ceilings.
+    tier by tier: about as many allocations as there are choices, and not budgets to the power of ceilings.
     """
-    free = choose(first, terms, estimator, unseen)
+    free = choose(first, terms, estimator)
 
-    def under(floors: tuple[int, ...]) -> Choice | None:
-        if all(free.budgets[tier] >= least for tier, least in zip(kept, floors, strict=True)):
+    def under(floors: tuple[int, ...]) -> ChosenBudgets | None:
+        if all(free.budgets[tier] >= least for tier, least in zip(required, floors, strict=True)):
             return free
-        bound = replace(terms, floors=dict(zip(kept, floors, strict=True)))
+        bound = replace(terms, floors=dict(zip(required, floors, strict=True)))
         try:
             return replace(free, budgets=dict(bound.allocate(free.curves).budgets))
         except InfeasibleBudget:
             return None
 
     grid = first.budgets
-    found: dict[tuple[int, ...], Choice | None] = {}
-    todo = [tuple(grid[0] for _ in kept)]
+    tried: dict[tuple[int, ...], ChosenBudgets | None] = {}
+    todo = [tuple(grid[0] for _ in required)]
     while todo:
         floors = todo.pop()
-        if floors in found:
+        if floors in tried:
             continue
-        choice = found[floors] = under(floors)
+        choice = tried[floors] = under(floors)
         if choice is not None:
-            steps = [bisect_right(grid, choice.budgets[tier]) for tier in kept]
+            steps = [bisect_right(grid, choice.budgets[tier]) for tier in required]
             todo += [(*floors[:i], grid[step], *floors[i + 1 :]) for i, step in enumerate(steps) if step < len(grid)]
-    return under(tuple(kept.values())), [choice for choice in found.values() if choice is not None]
+    return under(tuple(required.values())), [choice for choice in tried.values() if choice is not None]
 
 
 def _no_harm(
@@ -187,7 +200,7 @@ def _no_harm(
 
 
 def lost_cost(weight: NDArray[np.float64], costs: Mapping[str, float]) -> float:
-    """What a lost document costs: that of the average cost at stake, and no less than one of the dearest questions."""
+    """The cost of a lost document: the typical cost at stake, and no less than one of the most expensive questions."""
     return max(typical(weight), *costs.values())
 
 
@@ -198,15 +211,15 @@ def saved_by_document(
     saved, weight = np.zeros(len(measured)), np.zeros(len(measured))
     even = measured.column(uniform)
     for tier, budget in budgets.items():
-        mine = measured.column(budget)
+        tiered = measured.column(budget)
         asked = measured.asked[tier]
-        if (asked[:, mine] != asked[:, even]).any():
+        if (asked[:, tiered] != asked[:, even]).any():
             raise BadInput(
                 f"not every question of tier {tier!r} was answered at both {budget} and {uniform} tokens; "
                 "a certificate needs both"
             )
-        saved += costs[tier] * (measured.wrong[tier][:, even] - measured.wrong[tier][:, mine])
-        weight += costs[tier] * asked[:, mine]
+        saved += costs[tier] * (measured.wrong[tier][:, even] - measured.wrong[tier][:, tiered])
+        weight += costs[tier] * asked[:, tiered]
     return saved, weight
 
 
@@ -217,15 +230,15 @@ def _upper(second: ByDocument, tier: str, budget: int, level: float) -> UpperErr
 
 
 def _verdict(
-    test: NoHarm | None, kept: Mapping[str, int], uniform: int, confidence: float
+    test: NoHarm | None, required: Mapping[str, int], uniform: int, confidence: float
 ) -> tuple[Literal["tiered", "uniform"], str]:
     sure = f"{confidence:.4g} confidence"
     if test is None:
         return "uniform", f"the budgets chosen are uniform, {uniform} tokens for every tier"
     if test.lower > 0:
         return "tiered", f"on documents they were not chosen on, CWE falls by at least {test.lower:.3f} with {sure}"
-    short = f"their gain of {test.gain:+.3f} may be luck: with {sure} it is only known to be above {test.lower:+.3f}"
-    needed = [tier for tier, budget in kept.items() if budget > uniform]
-    if needed:
-        return "tiered", f"the ceiling of {' and '.join(needed)} asks for more than uniform's {uniform} tokens; {short}"
+    short = f"their gain of {test.gain:+.3f} may be chance: with {sure} it is only known to be above {test.lower:+.3f}"
+    above = [tier for tier, budget in required.items() if budget > uniform]
+    if above:
+        return "tiered", f"the ceiling of {' and '.join(above)} takes more than uniform's {uniform} tokens; {short}"
     return "uniform", f"tiered budgets are not certified to help, {short}"

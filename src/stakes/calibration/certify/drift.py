@@ -1,22 +1,22 @@
-"""Does what was certified still hold? Bounds that may be looked at after every answer, and an alarm that rarely lies.
+"""Monitor drift: test after every request whether the conditions of a calibration still hold.
 
-After deployment nobody grades. What can be seen: how often the answer at a tier's budget differs from the answer to
-the same request at full budget (shadow answers, for a sample of requests), which tiers come, and how far predicted
+After deployment nobody grades. What can be observed: how often the answer at a tier's budget differs from the answer to
+the same request at full budget (shadow answers, for a sample of requests), the mix of tiers, and how far predicted
 tokens are from counted ones. Disagreement is a proxy for error, not error: ``error at b <= error at full +
-disagreement`` holds, but the error at full budget is as little seen as any. For each stream of values in [0, 1] with an
+disagreement`` holds, but the error at full budget is not observed either. For each stream of values in [0, 1] with an
 allowed mean m
 
-    capital = integral over p in (m, 1) of prod_i (p/m)^x_i ((1-p)/(1-m))^(1-x_i)  d Beta(1/2, 1/2)
+    wealth = integral over p in (m, 1) of prod_i (p/m)^x_i ((1-p)/(1-m))^(1-x_i)  d Beta(1/2, 1/2)
 
-grows beyond 1/delta with a chance of at most delta, ever, while every value's mean, given those before, is at or below
-m, however often one looks (Ville; Robbins' mixture). A change may come late, when a long good time has used the capital
-up: every EPOCH values another bettor starts afresh, with a share of the stake that falls as 1/k². The streams share
-``alpha``. Requests that come in long runs of one tier are a mix that moves, and are called so.
+exceeds 1/delta with a probability of at most delta, ever, while every value's mean, given those before, is at or below
+m, however often one looks (Ville; Robbins' mixture). A change may come late, when a long good period has used the
+wealth up: every EPOCH values another bet starts, with a share of the stake that falls as 1/k². The streams share
+``alpha``. Requests that come in long runs of one tier count as a mix that moves, and raise an alarm.
 
-    watch = Watch(Conditions.of(outcomes, policy.budgets))
-    watch.observe("high", predicted=570, counted=574)
-    watch.compare("high", same=False)     # later, once its shadow answer is there
-    watch.alarms()                        # {("disagreement", "high"): "…"}
+    monitor = DriftMonitor(Conditions.of(outcomes, policy.budgets))
+    monitor.observe("high", predicted=570, counted=574)
+    monitor.compare("high", same=False)     # later, once its shadow answer is there
+    monitor.alarms()                        # {("disagreement", "high"): "…"}
 """
 
 from collections import Counter
@@ -33,33 +33,27 @@ from stakes.errors import BadInput
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcome_log import Outcome
 
-# What was true when the budgets were chosen? Allowed disagreement with the full budget, and the mix of tiers.
-#
-# Three places to take it from:
-#
-# * the calibration's own log of answers (``of``): how often a tier's budget and the largest one disagreed, at its
-# upper
-#   bound by document, and some slack; the largest measured budget stands in for full;
-# * the policy file (``of_policy``), where the calibration has put these very bounds (with soft stakes: of the budget
-# that
-#   each question gets, by the tier that is read off it);
-# * a person, who says what would be too much (``Conditions(disagreement={"high": 0.1, "low": 0.5})``).
-#
-# Error curves are none. "Two right answers agree, so disagreement <= error at the budget + error at full" holds where
-# right means equal to one gold answer, and nowhere else: with several acceptable answers, or graded by relaxed, anls,
-# chartqa or vqa, two right answers may be worded otherwise ("$1,240.00 in total" and "$1,240.00"), and a bound from
-# error
-# rates would alarm although nothing has changed. A policy that does not carry the disagreement itself is refused.
-
-
 MIX = 0.1  # how far a tier's share may move
 TOKENS = 0.02  # how far counted tokens may be from predicted ones on average
 LEVEL, SLACK, MOST = 0.95, 0.02, 0.999
+ALPHA = 0.05
+EPOCH = 256  # values after which another bet starts
+LOOK = 8  # values between two looks at the wealth, to save time
+BETS = 24  # kept; the poorest is dropped, which can only delay an alarm
+STAKE = 6 / np.pi**2  # so that 1 + 1/4 + 1/9 + … adds up to 1
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """Allowed disagreement of each tier, and its share; no ``mix``: the mix is not watched."""
+    """Allowed disagreement of each tier, and its share of requests; without ``mix`` the mix is not monitored.
+
+    They come from the calibration's log (``of``: how often a tier's budget and the largest measured one disagreed, at
+    its upper bound by document, plus some slack), from a policy that carries these bounds (``of_policy``), or from a
+    person. Error curves cannot give them. "Two right answers agree, so disagreement <= error at the budget + error at
+    full" holds only where right means equal to one gold answer: with several acceptable answers, or graded by relaxed,
+    anls, chartqa or vqa, two right answers may be worded differently ("$1,240.00 in total" and "$1,240.00"), and a
+    bound from error rates would alarm although nothing has changed.
+    """
 
     disagreement: Mapping[str, float]
     mix: Mapping[str, float] = field(default_factory=dict)
@@ -70,130 +64,117 @@ class Conditions:
         rates = [*self.disagreement.items(), ("tokens", self.tokens_within), ("mix", self.mix_within)]
         for name, rate in rates:
             if not 0 < rate < 1:
-                raise BadInput(f"what is allowed of {name!r} lies between 0 and 1, not at {rate}")
+                raise BadInput(f"the allowed rate of {name!r} lies between 0 and 1, not at {rate}")
         if self.mix and (set(self.mix) != set(self.disagreement) or abs(sum(self.mix.values()) - 1) > 1e-6):
             raise BadInput(f"the mix needs a share for each of {', '.join(self.disagreement)}, adding up to 1")
 
     @classmethod
-    def of(
-        cls, outcomes: Iterable[Outcome], budgets: Mapping[str, int], level: float = LEVEL, slack: float = SLACK
-    ) -> "Conditions":
+    def of(cls, outcomes: Iterable[Outcome], budgets: Mapping[str, int]) -> "Conditions":
         """From a calibration: the disagreement of each tier's budget with the largest one, at its upper bound."""
-        found = list(outcomes)
-        upper = disagreements(found, budgets, level)
-        tiers = Counter({o.sample: o.tier for o in found if o.tier in budgets}.values())
+        outcomes = list(outcomes)
+        upper = disagreements(outcomes, budgets)
+        tiers = Counter({o.sample: o.tier for o in outcomes if o.tier in budgets}.values())
         mix = {tier: tiers[tier] / tiers.total() for tier in budgets}
-        return cls({tier: min(MOST, rate + slack) for tier, rate in upper.items()}, mix)
+        return cls({tier: min(MOST, rate + SLACK) for tier, rate in upper.items()}, mix)
 
     @classmethod
-    def of_policy(cls, policy: Policy, slack: float = SLACK) -> "Conditions":
-        """From a policy file that carries what its calibration saw, by tier or, with soft stakes, by tier read."""
-        if policy.soft is not None:
-            measured, mix = policy.soft.disagreement or {}, policy.soft.mix or {}
+    def of_policy(cls, policy: Policy) -> "Conditions":
+        """From a policy that carries what its calibration measured; with per-request costs, by the tier read."""
+        if policy.per_request is not None:
+            measured, mix = policy.per_request.disagreement or {}, policy.per_request.mix or {}
         else:
             measured = {t: plan.disagreement for t, plan in policy.tiers.items() if plan.disagreement is not None}
             counts = {t: 0 if plan.curve is None else max(plan.curve.counts) for t, plan in policy.tiers.items()}
             mix = {t: count / sum(counts.values()) for t, count in counts.items()} if all(counts.values()) else {}
         for tier in policy.tiers:
             if tier not in measured:
-                log = "give its calibration's log (--shadow-outcomes), " if policy.soft is None else ""
+                log = "give its calibration's log (--shadow-outcomes), " if policy.per_request is None else ""
                 raise BadInput(
                     f"the policy does not say how often answers of tier {tier!r} differed from those at full budget, "
-                    f"and error rates do not tell, since two right answers may be worded otherwise; {log}calibrate "
-                    f"again, or say what is allowed, such as --shadow-allow {tier}=0.1"
+                    "and error rates cannot replace that, since two right answers may be worded differently; "
+                    f"{log}calibrate again, or set a limit, such as --shadow-allow {tier}=0.1"
                 )
-        return cls({tier: min(MOST, measured[tier] + slack) for tier in policy.tiers}, mix)
+        return cls({tier: min(MOST, measured[tier] + SLACK) for tier in policy.tiers}, mix)
 
 
-def disagreements(outcomes: Iterable[Outcome], budgets: Mapping[str, int], level: float = LEVEL) -> dict[str, float]:
-    """By tier, how often its budget's answer and the largest budget's differ at most: the upper bound by document."""
-    found = [o for o in outcomes if o.tier in budgets]
-    full = max((o.budget for o in found), default=0)
-    answers = {(o.sample, o.budget): o.prediction for o in found}
+def disagreements(outcomes: Iterable[Outcome], budgets: Mapping[str, int]) -> dict[str, float]:
+    """By tier, the upper bound by document of how often its budget's answer and the largest budget's differ."""
+    outcomes = [o for o in outcomes if o.tier in budgets]
+    full = max((o.budget for o in outcomes), default=0)
+    answers = {(o.sample, o.budget): o.prediction for o in outcomes}
     compared = [
         (tier, document, same_answer(here, there))
-        for sample, (document, tier) in {o.sample: (o.document, o.tier) for o in found}.items()
+        for sample, (document, tier) in {o.sample: (o.document, o.tier) for o in outcomes}.items()
         if (here := answers.get((sample, budgets[tier]))) is not None
         and (there := answers.get((sample, full))) is not None
     ]
-    upper = upper_by_tier(compared, level)
+    upper = upper_by_tier(compared)
     for tier in budgets:
         if tier not in upper:
             raise BadInput(f"no question of tier {tier!r} was answered at both {budgets[tier]} and {full} tokens")
     return {tier: upper[tier] for tier in budgets}
 
 
-def upper_by_tier(compared: Iterable[tuple[str, str, bool]], level: float = LEVEL) -> dict[str, float]:
-    """From (tier, document, whether two answers say the same): the share that do not, at its bound by document."""
+def upper_by_tier(compared: Iterable[tuple[str, str, bool]]) -> dict[str, float]:
+    """From (tier, document, whether two answers agree): the share that do not, at its upper bound by document."""
     cells: dict[str, dict[str, list[int]]] = {}
     for tier, document, same in compared:
         cell = cells.setdefault(tier, {}).setdefault(document, [0, 0])
         cell[0] += not same
         cell[1] += 1
-    return {
-        tier: upper_error([c[0] for c in found.values()], [c[1] for c in found.values()], level)
-        for tier, found in cells.items()
-    }
+    tables = {tier: np.array(list(counts.values())) for tier, counts in cells.items()}
+    return {tier: upper_error(table[:, 0], table[:, 1], LEVEL) for tier, table in tables.items()}
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Whether two answers say the same: spacing aside, and by the exact metric (case, one full stop at the end)."""
+    """Whether two answers agree by the exact metric, which ignores case and one final period, and up to spacing."""
     here, there = " ".join(one.split()), " ".join(other.split())
     return here == there or is_correct(grade(here, [there], "exact"))
 
 
-ALPHA = 0.05
-EPOCH = 256  # values after which another bettor starts
-LOOK = 8  # values between two looks at the capital, to save time
-BETTORS = 24  # kept; the poorest goes, which can only delay an alarm
-
-
 @dataclass
 class Stream:
-    """One mean that is to stay at or below ``allowed``."""
+    """Tests whether one mean stays at or below ``allowed``."""
 
     allowed: float
-    bettors: NDArray[np.float64] = field(default_factory=lambda: np.array([[1.0, 0.0, 0.0]]))  # stake, values, sum
+    bets: NDArray[np.float64] = field(default_factory=lambda: np.array([[1.0, 0.0, 0.0]]))  # stake, values, sum
     seen: int = 0
     total: float = 0.0
     started: int = 1
-    highest: float = 0.0  # logarithm of the capital at its best: once alarmed, alarmed
+    highest: float = 0.0  # logarithm of the wealth at its maximum: an alarm stays
 
     def add(self, value: float) -> None:
         """One more value in [0, 1]."""
         if not 0 <= value <= 1:
-            raise BadInput(f"a watched value lies in [0, 1], not at {value}")
+            raise BadInput(f"a monitored value lies in [0, 1], not at {value}")
         self.seen += 1
         self.total += value
-        self.bettors[:, 1:] += (1.0, value)
+        self.bets[:, 1:] += (1.0, value)
         if self.seen % LOOK == 0:
-            stake, seen, total = self.bettors.T
-            capitals = np.log(stake * STAKE) + log_capital(seen, total, self.allowed)
-            self.highest = max(self.highest, float(np.logaddexp.reduce(capitals)))
+            stake, seen, total = self.bets.T
+            wealth = np.log(stake * STAKE) + log_wealth(seen, total, self.allowed)
+            self.highest = max(self.highest, float(np.logaddexp.reduce(wealth)))
             if self.seen % EPOCH == 0:
                 self.started += 1
-                kept = np.sort(np.argsort(capitals)[-(BETTORS - 1) :])
-                self.bettors = np.vstack([self.bettors[kept], [1 / self.started**2, 0.0, 0.0]])
+                richest = np.sort(np.argsort(wealth)[-(BETS - 1) :])
+                self.bets = np.vstack([self.bets[richest], [1 / self.started**2, 0.0, 0.0]])
 
     def lower(self, alpha: float) -> float:
-        """The mean has not stayed at or below this all along; wrong with a chance of at most ``alpha``, ever."""
+        """A bound that the mean has exceeded at some time; wrong with a probability of at most ``alpha``, ever."""
         from scipy.optimize import brentq
 
         if not self.total:
             return 0.0
 
         def excess(mean: float) -> float:
-            return float(log_capital(np.array([self.seen]), np.array([self.total]), mean)[0] + np.log(alpha))
+            return float(log_wealth(np.array([self.seen]), np.array([self.total]), mean)[0] + np.log(alpha))
 
         bottom, top = 1e-9, self.total / self.seen * (1 - 1e-9)
         return 0.0 if excess(bottom) <= 0 else float(brentq(excess, bottom, top)) if excess(top) < 0 else top
 
 
-STAKE = 6 / np.pi**2  # so that 1 + 1/4 + 1/9 + … adds up to 1
-
-
-def log_capital(seen: NDArray[np.float64], total: NDArray[np.float64], allowed: float) -> NDArray[np.float64]:
-    """Logarithms of the capitals of bets that the mean is above ``allowed``, after so many values with this sum."""
+def log_wealth(seen: NDArray[np.float64], total: NDArray[np.float64], allowed: float) -> NDArray[np.float64]:
+    """Log wealth of bets that the mean is above ``allowed``, after so many values with this sum."""
     from scipy.special import betaincc, betaln
 
     right, left = total + 0.5, seen - total + 0.5
@@ -202,19 +183,19 @@ def log_capital(seen: NDArray[np.float64], total: NDArray[np.float64], allowed: 
     return np.asarray(bets - total * np.log(allowed) - (seen - total) * np.log1p(-allowed))
 
 
-class Watch:
-    """Watches a policy at work; what it keeps does not grow with the requests."""
+class DriftMonitor:
+    """Monitors a policy in use; its memory does not grow with the requests."""
 
     def __init__(self, conditions: Conditions, alpha: float = ALPHA) -> None:
         if not 0 < alpha < 1:
-            raise BadInput(f"alpha is a chance between 0 and 1, not {alpha}")
+            raise BadInput(f"alpha is a probability between 0 and 1, not {alpha}")
         self.conditions, self.requests = conditions, dict.fromkeys(conditions.disagreement, 0)
         within, self.streams = conditions.mix_within, dict[tuple[str, str], Stream]()
         for tier, rate in conditions.disagreement.items():
             self.streams["disagreement", tier] = Stream(rate)
         for tier, share in conditions.mix.items():
             for kind, allowed in (("more", share + within), ("fewer", 1 - share + within)):
-                # A share of 95 % cannot rise by 10 %; and of two tiers one comes less when the other comes more.
+                # A share of 95 % cannot rise by 10 %; and of two tiers one is rarer when the other is more frequent.
                 if allowed < 1 and (kind == "more" or len(conditions.mix) > 2):
                     self.streams[kind, tier] = Stream(allowed)
         self.streams["tokens", ""] = Stream(conditions.tokens_within)
@@ -223,9 +204,9 @@ class Watch:
     def observe(
         self, tier: str, same: bool | None = None, predicted: int | None = None, counted: int | None = None
     ) -> None:
-        """One request; ``same``: whether its shadow answer agrees, None where none was asked."""
+        """One request; ``same``: whether its shadow answer agrees, None where there is none."""
         if tier not in self.requests:
-            raise BadInput(f"tier {tier!r} is not watched; the tiers are {', '.join(self.requests)}")
+            raise BadInput(f"tier {tier!r} is not monitored; the tiers are {', '.join(self.requests)}")
         self.requests[tier] += 1
         for name in self.requests:
             for kind, value in (("more", name == tier), ("fewer", name != tier)):
@@ -237,27 +218,27 @@ class Watch:
             self.streams["tokens", ""].add(min(1.0, abs(predicted - counted) / max(1, counted)))
 
     def compare(self, tier: str, same: bool) -> None:
-        """A shadow answer of a request that was observed before, and whether it agrees."""
+        """Whether the shadow answer of an observed request agrees."""
         self.streams["disagreement", tier].add(float(not same))
 
     def alarms(self) -> dict[tuple[str, str], str]:
-        """What no longer holds, by (condition, tier): disagreement, mix or tokens, in words that say what to do."""
+        """What no longer holds, by (condition, tier): disagreement, mix or tokens, in words with what to do."""
         return {
-            (_condition(kind), tier): self._words(kind, tier)
+            (_condition(kind), tier): self._describe(kind, tier)
             for (kind, tier), stream in self.streams.items()
             if stream.highest >= -np.log(self.alpha)
         }
 
-    def watched(self) -> list[tuple[str, str]]:
+    def monitored(self) -> list[tuple[str, str]]:
         """Every (condition, tier) that may alarm."""
         return list(dict.fromkeys((_condition(kind), tier) for kind, tier in self.streams))
 
     def state(self) -> dict[str, Any]:
-        """For the metrics and a person: by tier what is seen, bounded and allowed, and the alarms in words."""
-        number, shadow = sum(self.requests.values()), {}
+        """By tier what is observed, bounded and allowed, and the alarms in words, for metrics and people."""
+        number, tiers = sum(self.requests.values()), {}
         for tier in self.requests:
             stream = self.streams["disagreement", tier]
-            shadow[tier] = {
+            tiers[tier] = {
                 "shadow_answers": stream.seen,
                 "disagreement": stream.total / stream.seen if stream.seen else 0.0,
                 "disagreement_above": stream.lower(self.alpha),
@@ -268,25 +249,25 @@ class Watch:
         tokens = self.streams["tokens", ""]
         return {
             "requests": number,
-            "tiers": shadow,
+            "tiers": tiers,
             "token_error": tokens.total / tokens.seen if tokens.seen else 0.0,
             "alarms": list(self.alarms().values()),
             "note": "disagreement with the full budget is a proxy for error, not error",
         }
 
-    def _words(self, kind: str, tier: str) -> str:
+    def _describe(self, kind: str, tier: str) -> str:
         stream = self.streams[kind, tier]
         if kind == "disagreement":
             return (
                 f"disagreement {tier}: answers of tier {tier!r} differ from those at full budget more often than the "
-                f"{stream.allowed:.1%} that is allowed (a proxy for error, not error); calibrate again"
+                f"allowed {stream.allowed:.1%} (a proxy for error, not error); calibrate again"
             )
         if kind == "tokens":
             return f"tokens: counts are off by more than {stream.allowed:.1%} on average; check the family"
         moved = "more" if kind == "more" else "less"
         return (
-            f"mix {tier}: tier {tier!r} comes {moved} often than calibrated ({self.conditions.mix[tier]:.1%}, give or "
-            f"take {self.conditions.mix_within:.1%}); the budgets were chosen for another mix"
+            f"mix {tier}: tier {tier!r} comes {moved} often than calibrated ({self.conditions.mix[tier]:.1%} ± "
+            f"{self.conditions.mix_within:.1%}); the budgets were chosen for another mix"
         )
 
 

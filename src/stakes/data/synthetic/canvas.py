@@ -1,49 +1,47 @@
-"""A sheet to print on that remembers every character and every question it was given.
+"""A canvas that records every printed character and every question, and the scanner effects applied to it.
 
-canvas = Canvas((756, 1008), dice)
-right = canvas.text(40, 60, "Total", face("Go-Regular", 14))
-canvas.answer(right + 8, 60, "$4,128.05", face("Go-Regular", 14), Ask("total", "high", "How much is the total?"))
-page = canvas.finish("forms", "forms/train/000001")
+    canvas = Canvas((756, 1008), dice)
+    right = canvas.text(40, 60, "Total", face("Go-Regular", 14))
+    canvas.answer(right + 8, 60, "$4,128.05", face("Go-Regular", 14), about("total", "high", ..., dice))
+    canvas.image = scan(canvas.image, dice)
+    page = canvas.finish("forms", "forms/train/000001")
+
+A value gets its question when it is printed (``answer``), or later by the index of its text run (``run``, ``ask_run``).
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 
-from PIL import Image, ImageChops, ImageDraw, ImageFilter
+from PIL import Image, ImageChops, ImageColor, ImageDraw, ImageFilter
 
 from stakes.data.synthetic.dice import Dice
 from stakes.data.synthetic.page import Box, Glyph, Page, Question
-from stakes.data.synthetic.typefaces import PAD, Face, face
+from stakes.data.synthetic.typefaces import PAD, Face
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
-BLACK: Colour = (0, 0, 0)
+BLACK: Color = (0, 0, 0)
 
 
-@dataclass(frozen=True)
-class Ask:
-    """A question that is put on the page together with the value that answers it."""
-
-    field: str
-    tier: str
-    text: str
+def palette(text: str) -> tuple[Color, ...]:
+    """Colors written as hexadecimal RGB, separated by spaces."""
+    return tuple(ImageColor.getrgb(f"#{color}")[:3] for color in text.split())
 
 
 class Canvas:
-    """An image being drawn, with the questions and glyphs that it will carry."""
+    """An image in progress, with its questions and text runs."""
 
-    def __init__(self, size: tuple[int, int], dice: Dice, paper: Colour = (255, 255, 255)) -> None:
+    def __init__(self, size: tuple[int, int], dice: Dice, paper: Color = (255, 255, 255)) -> None:
         self.width, self.height = size
         self.dice = dice
         self.image = Image.new("RGB", size, paper)
         self.pen = ImageDraw.Draw(self.image)
         self.questions: list[Question] = []
-        self._asked: set[str] = set()
-        self._runs: list[tuple[float, float, str, Face, int]] = []
+        self._runs: list[tuple[float, float, str, Face, int]] = []  # x, middle of the line, text, face, question
 
-    def text(self, x: float, y: float, text: str, face: Face, ink: Colour = BLACK, question: int = -1) -> float:
-        """Print text with the top of its line at ``y``; returns where it ends."""
+    def text(self, x: float, y: float, text: str, face: Face, ink: Color = BLACK, question: int = -1) -> float:
+        """Print text with the top of its line at ``y``; returns the x where it ends."""
         x, y = round(x), round(y)
         if not text:
             return x
@@ -51,73 +49,63 @@ class Canvas:
         self._runs.append((x, y + face.middle, text, face, question))
         return x + face.width(text)
 
-    def answer(self, x: float, y: float, value: str, face: Face, ask: Ask, ink: Colour = BLACK) -> float:
-        """Print a value and put the question that it answers."""
-        if ask.text in self._asked:  # the same words for two values would have two answers
+    def answer(self, x: float, y: float, value: str, face: Face, question: Question, ink: Color = BLACK) -> float:
+        """Print a value and add the question that it answers; returns the x where it ends."""
+        if self._has(question):
             return self.text(x, y, value, face, ink)
         end = self.text(x, y, value, face, ink, len(self.questions))
-        box = (
-            max(0, round(x)),
-            max(0, round(y)),
-            min(self.width, round(end)),
-            min(self.height, round(y + face.size * 1.2)),
-        )
-        self.ask(ask, value, box)
+        right, bottom = min(self.width, round(end)), min(self.height, round(y + face.size * 1.2))
+        self.ask(question, value, (max(0, round(x)), max(0, round(y)), right, bottom))
         return end
 
-    def run(self, x: float, y: float, text: str, face: Face, ink: Colour = BLACK) -> int:
-        """Print text that may be asked for later; returns the number of the run."""
+    def run(self, x: float, y: float, text: str, face: Face, ink: Color = BLACK) -> int:
+        """Print text that may get a question later; returns the index of the run."""
         self.text(x, y, text, face, ink)
         return len(self._runs) - 1
 
-    def ask_run(self, number: int, ask: Ask) -> None:
-        """Ask for a run that is printed already; a run answers one question only."""
-        x, middle, text, face, question = self._runs[number]
-        if question >= 0 or ask.text in self._asked:
+    def ask_run(self, number: int, question: Question) -> None:
+        """Add a question that a printed run answers. A run answers one question only; a second one is ignored."""
+        x, middle, text, face, taken = self._runs[number]
+        if taken >= 0 or self._has(question):
             return
         top = middle - face.middle
         self._runs[number] = (x, middle, text, face, len(self.questions))
-        self.ask(ask, text, (int(x), int(top), int(x) + face.width(text), int(top + face.size * 1.2)))
+        self.ask(question, text, (int(x), int(top), int(x) + face.width(text), int(top + face.size * 1.2)))
 
-    def smaller(self, of: Face) -> Face:
-        """The same typeface, one pixel smaller."""
-        return face(of.name, of.size - 1)
+    def ask(self, question: Question, value: str, box: Box | None) -> None:
+        """Add a question whose answer is not a text run, or is printed already."""
+        self.questions.append(replace(question, answers=(value,), box=box))
 
-    def ask(self, ask: Ask, value: str, box: Box | None) -> None:
-        """Put a question whose answer is not a run of text, or is printed already."""
-        self._asked.add(ask.text)
-        self.questions.append(Question(ask.text, (value,), ask.tier, box, ask.field))
+    def _has(self, question: Question) -> bool:
+        """Whether the page has this wording already: the same words for two values would have two answers."""
+        return any(question.text == other.text for other in self.questions)
 
     def finish(self, family: str, document: str) -> Page:
-        """The page as drawn."""
+        """The page with the position of every character."""
         glyphs: list[Glyph] = []
-        add = glyphs.append
         for x, y, text, letters, question in self._runs:
-            advances = letters.advances
             for char in text:
-                advance = advances[char]
+                advance = letters.advances[char]
                 if char != " ":
-                    add(Glyph(x + advance / 2, y, char, question))
+                    glyphs.append(Glyph(x + advance / 2, y, char, question))
                 x += advance
         return Page(family, document, self.image, tuple(self.questions), tuple(glyphs))
 
 
-# What scanning does to a page: tint, grain, a little unsharpness; and the walls that signs hang on.
-#
-# Grain is cut from one noise tile made once per process from a fixed seed, so a page pays for an addition only.
+TILE = 1640  # pixels of the noise tile's side: the largest canvas, and space to shift the crop
 
 
-TILE = 1640  # the largest canvas plus room to shift the cut
+def _gray(raw: Image.Image, levels: list[int]) -> Image.Image:
+    """A gray image with its levels mapped, as RGB."""
+    mapped = raw.point(levels)
+    return Image.merge("RGB", (mapped, mapped, mapped))
 
 
 @cache
 def _grain(strength: int) -> Image.Image:
-    """Noise around 128, ``strength`` levels wide, as RGB."""
-    source = random.Random(f"stakes grain {strength}")
-    raw = Image.frombytes("L", (TILE, TILE), source.randbytes(TILE * TILE))
-    low = 128 - strength
-    soft = raw.point([low + value * 2 * strength // 255 for value in range(256)])
-    return Image.merge("RGB", (soft, soft, soft))
+    """Noise around 128, ``strength`` levels either way. Made once per process, so a page costs one addition."""
+    raw = Image.frombytes("L", (TILE, TILE), random.Random(f"stakes grain {strength}").randbytes(TILE * TILE))
+    return _gray(raw, [128 - strength + value * 2 * strength // 255 for value in range(256)])
 
 
 def grain(image: Image.Image, dice: Dice, strength: int) -> Image.Image:
@@ -128,12 +116,11 @@ def grain(image: Image.Image, dice: Dice, strength: int) -> Image.Image:
 
 
 def scan(image: Image.Image, dice: Dice) -> Image.Image:
-    """The page as a scanner would deliver it: half of the pages clean, the others tinted, grainy or soft."""
+    """The page as a scanner delivers it: a third stays clean, the others are tinted, blurred or grainy."""
     if dice.chance(0.4):
-        paper: Colour = (dice.randint(236, 255), dice.randint(234, 252), dice.randint(222, 248))
+        paper: Color = (dice.randint(236, 255), dice.randint(234, 252), dice.randint(222, 248))
         ink = dice.randint(0, 45)
-        ramps = [[ink + value * (top - ink) // 255 for value in range(256)] for top in paper]
-        image = image.point(ramps[0] + ramps[1] + ramps[2])
+        image = image.point([ink + value * (top - ink) // 255 for top in paper for value in range(256)])
     if dice.chance(0.12):
         image = image.filter(ImageFilter.Kernel((3, 3), (1, 3, 1, 3, 16, 3, 1, 3, 1)))
     if dice.chance(0.45):
@@ -143,16 +130,13 @@ def scan(image: Image.Image, dice: Dice) -> Image.Image:
 
 @cache
 def _cloud(index: int) -> Image.Image:
-    """Soft blotches around 128, as RGB, one of a few."""
-    source = random.Random(f"stakes cloud {index}")
+    """Smooth blotches around 128, as RGB, of one of three sizes."""
     side = (9, 24, 60)[index % 3]
-    raw = Image.frombytes("L", (side, side), source.randbytes(side * side))
-    soft = raw.resize((1024, 1024), Image.Resampling.BICUBIC).point([96 + value // 4 for value in range(256)])
-    return Image.merge("RGB", (soft, soft, soft))
+    raw = Image.frombytes("L", (side, side), random.Random(f"stakes cloud {index}").randbytes(side * side))
+    return _gray(raw.resize((1024, 1024), Image.Resampling.BICUBIC), [96 + value // 4 for value in range(256)])
 
 
-def wall(size: tuple[int, int], colour: Colour, dice: Dice) -> Image.Image:
-    """A blotchy, grainy surface of about this colour."""
+def wall(size: tuple[int, int], color: Color, dice: Dice) -> Image.Image:
+    """A blotchy, grainy surface of about this color, the background of signs and shapes."""
     cloud = _cloud(dice.randrange(6)).crop((0, 0, *size))
-    plain = Image.new("RGB", size, colour)
-    return grain(ImageChops.add(plain, cloud, 1, -128), dice, dice.choice((8, 12)))
+    return grain(ImageChops.add(Image.new("RGB", size, color), cloud, 1, -128), dice, dice.choice((8, 12)))

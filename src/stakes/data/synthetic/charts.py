@@ -1,16 +1,14 @@
-"""Charts: bars, lines and pies with printed values, legends, axes and titles (ChartQA).
+"""Charts: bars, lines and pies with printed values, legends, axes and titles (after ChartQA).
 
-Numbers are the high-stakes answers; names of categories, series, axes and titles the low-stakes ones, drawn to the
-same lengths. Values are printed at their marks, so that a question asks for reading and not for measuring.
+Numbers are the high-tier answers. Names of categories, series and axes, titles and sources are the low-tier ones, drawn
+to the same lengths. Values are printed at their marks, so that a question needs reading and not measuring.
 """
-
-from dataclasses import dataclass
 
 from stakes.data.synthetic import plots
 from stakes.data.synthetic import values as v
-from stakes.data.synthetic.canvas import Canvas, Colour, scan
+from stakes.data.synthetic.canvas import Canvas, Color, palette, scan
 from stakes.data.synthetic.dice import Dice, Pool
-from stakes.data.synthetic.plots import Plot
+from stakes.data.synthetic.plots import ChartData, Plot
 from stakes.data.synthetic.typefaces import FORMS, face, typeface
 from stakes.data.synthetic.wording import about
 
@@ -19,57 +17,19 @@ FIELDS = ("mark", "category", "extreme", "title", "series", "axis", "source", "t
 
 KINDS = ("column", "bar", "pie", "grouped", "line")
 SHARES = (0.3, 0.3, 0.2, 0.1, 0.1)
-TRAINING_SHARES = (0.2, 0.15, 0.15, 0.3, 0.2)  # several series, told apart by a legend's colours, are learnt last
+TRAINING_SHARES = (0.2, 0.15, 0.15, 0.3, 0.2)  # charts of several series are the hardest to learn
 
-# The last palette is kept out of training.
-PALETTES: Pool[tuple[Colour, ...]] = Pool(
+# The second part is never used in training.
+PALETTES: Pool[tuple[Color, ...]] = Pool(
     (
-        (
-            (66, 114, 196),
-            (237, 125, 49),
-            (150, 150, 150),
-            (240, 190, 20),
-            (90, 155, 213),
-            (112, 173, 71),
-            (158, 72, 14),
-            (100, 60, 140),
-        ),
-        (
-            (40, 75, 99),
-            (210, 80, 70),
-            (110, 160, 130),
-            (230, 180, 90),
-            (120, 100, 150),
-            (60, 140, 170),
-            (170, 120, 90),
-            (90, 90, 90),
-        ),
-        (
-            (30, 120, 180),
-            (50, 160, 80),
-            (215, 50, 50),
-            (250, 150, 60),
-            (140, 100, 180),
-            (140, 90, 75),
-            (225, 120, 190),
-            (30, 190, 200),
-        ),
+        palette("4272c4 ed7d31 969696 f0be14 5a9bd5 70ad47 9e480e 643c8c"),
+        palette("284b63 d25046 6ea082 e6b45a 786496 3c8caa aa785a 5a5a5a"),
+        palette("1e78b4 32a050 d73232 fa963c 8c64b4 8c5a4b e178be 1ebec8"),
     ),
-    (
-        (
-            (20, 60, 80),
-            (240, 90, 110),
-            (60, 180, 150),
-            (250, 210, 110),
-            (110, 90, 170),
-            (90, 130, 60),
-            (200, 140, 60),
-            (70, 110, 200),
-        ),
-    ),
+    (palette("143c50 f05a6e 3cb496 fad26e 6e5aaa 5a823c c88c3c 466ec8"),),
 )
 
-MARK_LOUD = (
+MARK_KEYWORD = (
     "What is the value of {what}?|What is the value for {what}?|What figure has {what}?||Give the value of {what}."
 )
 MARK_PLAIN = "What is {what}?|What does {what} show?|What share has {what}?||What is shown for {what}?"
@@ -84,100 +44,76 @@ AXIS = (
     "||What is the vertical axis?"
 )
 SERIES_PLAIN = "Which series shows {value}?|What series has {value}?||Which series has {value}?"
-TOTAL_LOUD = "What is the total?|How much is the total?|What is the total value?||Give the total."
-SAMPLE_LOUD = "How many were asked?|What number were asked?|How many are in the sample?"
+TOTAL_KEYWORD = "What is the total?|How much is the total?|What is the total value?||Give the total."
+SAMPLE_KEYWORD = "How many were asked?|What number were asked?|How many are in the sample?"
 SAMPLE_PLAIN = "What is the sample?|What is the sample size?"
-DATE_LOUD = "What is the survey date?|When was the survey?|What is the date of the survey?"
+DATE_KEYWORD = "What is the survey date?|When was the survey?|What is the date of the survey?"
 DATE_PLAIN = "What day was the survey?|What is the survey day?"
 
 
-@dataclass(frozen=True)
-class Data:
-    """What a chart shows: categories, series, and one printed text and one number for each mark."""
-
-    head: str
-    names: list[str]
-    series: list[str]
-    texts: list[list[str]]  # (series, category)
-    numbers: list[list[float]]
-
-
-def _data(dice: Dice, kind: str) -> Data:
-    """Random data with values that are all different."""
-    count = dice.randint(4, 7) if kind in ("grouped", "line") else dice.randint(4, 8)
-    series = [
-        v.place(dice, dice.randint(4, 7)) for _ in range(dice.randint(2, 3) if kind in ("grouped", "line") else 1)
-    ]
+def _data(dice: Dice, kind: str) -> ChartData:
+    """Random data in which all printed values differ."""
+    several = kind in ("grouped", "line")
+    count = dice.randint(4, 7 if several else 8)
+    series = [v.word(dice, dice.randint(4, 7)) for _ in range(dice.randint(2, 3) if several else 1)]
     years = kind != "pie" and dice.chance(0.4)
     first = dice.randint(1950, 2012)
     head = "year" if years else dice.choice(("country", "brand", "group", "region", "sector"))
-    names = (
-        [str(first + k) for k in range(count)] if years else [v.place(dice, dice.randint(4, 8)) for _ in range(count)]
-    )
+    names = [str(first + k) if years else v.word(dice, dice.randint(4, 8)) for k in range(count)]
     size = dice.uniform(1.2, 4.3)
     style = "percent" if kind == "pie" else dice.choice(("percent", "plain", "grouped", "decimal"))
-    numbers: list[list[float]] = []
-    texts: list[list[str]] = []
-    used: set[str] = set()
-    for _ in series:
-        row: list[float] = []
-        printed: list[str] = []
-        while len(row) < count:
-            number = dice.uniform(2, 100) if style == "percent" else dice.uniform(0.06, 1) * 10 ** (size + 1)
-            if style == "percent":
-                text = f"{number:.{1 + (kind != 'pie' and size > 3)}f}%"
-            elif style == "decimal":
-                text = f"{number:,.2f}" if number < 1000 else f"{number:,.1f}"
-            else:
-                text = f"{number * 10:,.0f}" if style == "grouped" else f"{number * 10:.0f}"
-            if text not in used:
-                used.add(text)
-                row.append(number)
-                printed.append(text)
-        numbers.append(row)
-        texts.append(printed)
-    return Data(head, names, series, texts, numbers)
+    marks: dict[str, float] = {}
+    while len(marks) < len(series) * count:
+        number = dice.uniform(2, 100) if style == "percent" else dice.uniform(0.06, 1) * 10 ** (size + 1)
+        if style == "percent":
+            text = f"{number:.{1 + (kind != 'pie' and size > 3)}f}%"
+        elif style == "decimal":
+            text = f"{number:,.2f}" if number < 1000 else f"{number:,.1f}"
+        else:
+            text = f"{number * 10:,.0f}" if style == "grouped" else f"{number * 10:.0f}"
+        marks.setdefault(text, number)
+    rows = [slice(s * count, (s + 1) * count) for s in range(len(series))]
+    texts, numbers = list(marks), list(marks.values())
+    return ChartData(head, names, series, [texts[row] for row in rows], [numbers[row] for row in rows])
 
 
-def _ask(canvas: Canvas, plot: Plot, data: Data, dice: Dice) -> None:
-    """Questions about the marks and their names: as many names as numbers, each thing once."""
+def _ask(canvas: Canvas, plot: Plot) -> None:
+    """Questions about marks and names: about as many names as numbers, each text run once."""
+    data, dice = plot.data, canvas.dice
     several = len(data.series) > 1
     marks = [(s, c) for s in range(len(data.series)) for c in range(len(data.names))]
     dice.shuffle(marks)
-    wanted = 2 if several else dice.randint(2, 4)
-    for s, c in marks[:wanted]:
+    count = 2 if several else dice.randint(2, 4)
+    for s, c in marks[:count]:
         what = f"{data.series[s]} in {data.names[c]}" if several else data.names[c]
-        plot.ask_mark(canvas, s, c, about("mark", "high", MARK_LOUD, MARK_PLAIN, dice, what=what))
+        canvas.ask_run(plot.marks[s, c], about("mark", "high", MARK_KEYWORD, MARK_PLAIN, dice, what=what))
     left = list(range(len(data.names)))
     dice.shuffle(left)
     if not several:
-        order = sorted(left, key=lambda c: data.numbers[0][c])
-        rank, at = dice.choice((("largest", order[-1]), ("smallest", order[0])))
-        gap = abs(data.numbers[0][order[-1]] - data.numbers[0][order[-2]]) if rank == "largest" else abs(
-            data.numbers[0][order[0]] - data.numbers[0][order[1]]
-        )  # fmt: skip
-        if gap > 0.06 * data.numbers[0][order[-1]]:
+        numbers = data.numbers[0]
+        order = sorted(left, key=lambda c: numbers[c])
+        rank, at, next_to = dice.choice((("largest", order[-1], order[-2]), ("smallest", order[0], order[1])))
+        if abs(numbers[at] - numbers[next_to]) > 0.06 * numbers[order[-1]]:
             left.remove(at)
-            plot.ask_name(canvas, at, about("extreme", "low", "", EXTREME_PLAIN, dice, head=data.head, rank=rank))
-    for c in left[: max(1, wanted - 2)]:
-        s = dice.randrange(len(data.series))
-        text = data.texts[s][c]
-        plot.ask_name(canvas, c, about("category", "low", "", CATEGORY_PLAIN, dice, head=data.head, value=text))
+            canvas.ask_run(plot.names[at], about("extreme", "low", "", EXTREME_PLAIN, dice, head=data.head, rank=rank))
+    for c in left[: max(1, count - 2)]:
+        text = data.texts[dice.randrange(len(data.series))][c]
+        canvas.ask_run(plot.names[c], about("category", "low", "", CATEGORY_PLAIN, dice, head=data.head, value=text))
     if several:
-        for s in dice.sample(range(len(data.series)), 1):
-            c = dice.randrange(len(data.names))
-            plot.ask_series(canvas, s, about("series", "low", "", SERIES_PLAIN, dice, value=data.texts[s][c]))
+        (s,) = dice.sample(range(len(data.series)), 1)
+        text = data.texts[s][dice.randrange(len(data.names))]
+        canvas.ask_run(plot.series[s], about("series", "low", "", SERIES_PLAIN, dice, value=text))
 
 
 def paint(dice: Dice, density: float) -> Canvas:
     """A chart with its title above and its source below."""
     size = dice.choice(SIZES)
-    ground: Colour = dice.choice(((255, 255, 255), (255, 255, 255), (248, 248, 244), (238, 243, 248)))
+    ground: Color = dice.choice(((255, 255, 255), (255, 255, 255), (248, 248, 244), (238, 243, 248)))
     canvas = Canvas(size, dice, ground)
     text, bold = typeface(dice, FORMS)
     base = dice.uniform(14, 21) / density
-    colours = dice.pick(PALETTES, "layout")
-    ink: Colour = dice.choice(((0, 0, 0), (40, 40, 40), (30, 40, 70)))
+    colors = dice.pick(PALETTES, "layout")
+    ink: Color = dice.choice(((0, 0, 0), (40, 40, 40), (30, 40, 70)))
     kind = dice.weighted(KINDS, TRAINING_SHARES if dice.training else SHARES)
     data = _data(dice, kind)
     large, small = face(bold, round(base * dice.uniform(1.1, 1.5))), face(text, round(base * dice.uniform(0.75, 1.0)))
@@ -190,25 +126,23 @@ def paint(dice: Dice, density: float) -> Canvas:
         total = f"{dice.randrange(10_000, 9_999_999):,}"
         edge = size[0] - margin - large.width(total)
         canvas.text(edge - large.width("Total ") - 4, y, "Total", large, ink)
-        canvas.answer(edge, y, total, large, about("total", "high", TOTAL_LOUD, "", dice), ink)
+        canvas.answer(edge, y, total, large, about("total", "high", TOTAL_KEYWORD, "", dice), ink)
     y += large.size * 1.5
     dated = dice.chance(0.5)
     high, low = v.date(dice) if dated else v.count(dice), v.company(dice, dice.randint(5, 9))
-    label = "Survey date:" if dated else "Sample:"
     foot = size[1] - small.size * 1.5 - 12
     end = canvas.text(margin, foot, dice.choice(("Source:", "Source:", "Data:")), small, ink)
     end = canvas.answer(end + 6, foot, low, small, about("source", "low", "", SOURCE, dice), ink)
-    end = canvas.text(end + 40, foot, label, small, ink)
-    loud, plain = (DATE_LOUD, DATE_PLAIN) if dated else (SAMPLE_LOUD, SAMPLE_PLAIN)
-    canvas.answer(
-        end + 6, foot, high, small, about("survey_date" if dated else "sample", "high", loud, plain, dice), ink
-    )
+    end = canvas.text(end + 40, foot, "Survey date:" if dated else "Sample:", small, ink)
+    keyword, plain = (DATE_KEYWORD, DATE_PLAIN) if dated else (SAMPLE_KEYWORD, SAMPLE_PLAIN)
+    question = about("survey_date" if dated else "sample", "high", keyword, plain, dice)
+    canvas.answer(end + 6, foot, high, small, question, ink)
     marks = face(bold if dice.chance(0.3) else text, round(base * dice.uniform(0.8, 1.1)))
-    frame = (margin, y + 4, size[0] - margin, foot - 10)
     axis = v.thing(dice, dice.randint(5, 10)) if kind != "pie" else ""
-    plot = plots.DRAW[kind](canvas, frame, data.names, data.series, data.texts, data.numbers, colours, marks, ink)
+    plot = Plot(canvas, data, margin, y + 4, size[0] - margin, foot - 10, colors, marks, ink)
+    plots.DRAW[kind](plot)
     if axis and kind != "bar":
         canvas.answer(margin, y, axis, small, about("axis", "low", "", AXIS, dice), ink)
-    _ask(canvas, plot, data, dice)
+    _ask(canvas, plot)
     canvas.image = scan(canvas.image, dice)
     return canvas

@@ -1,10 +1,9 @@
-"""Where chance comes from: one seeded stream per page, and which things only calibration and test pages may show.
+"""One seeded random stream per page, which decides what a page of its split may show.
 
-Training pages show more than the others do, so that letters are read and not remembered: ``Pool.training``.
-
-A page is novel when it shows something that no training page does: another typeface, another way to ask, other
-pieces of names or another layout. Three in ten calibration and test pages are. Calibration is drawn like test, so
-that what is measured on the one holds on the other; their seeds never meet.
+A page is novel when it shows something that no training page does: another typeface, another wording of questions,
+other name pieces or another layout. 30 % of calibration and test pages are novel. Calibration is drawn like test, so
+that what is measured on one holds on the other; their seeds never overlap. Training pages in turn show alternatives
+of their own (``Pool.training``), so that the reader learns letters and does not memorize words.
 
     dice = roll("forms", "test", 7)
     dice.pick(pool("Tel.|Phone||Telephone"), "wording")    # "Telephone" only on a page with novel wording
@@ -24,7 +23,7 @@ NOVEL_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Pool(Generic[T]):
-    """Alternatives of which some are kept out of training, and some are shown in training only."""
+    """Alternatives: for every split, for novel pages only, and for training pages only."""
 
     seen: tuple[T, ...]
     unseen: tuple[T, ...] = ()
@@ -33,19 +32,22 @@ class Pool(Generic[T]):
 
 @cache
 def pool(text: str) -> Pool[str]:
-    """Alternatives written as ``"seen|seen||unseen|unseen||training"``."""
+    """A pool written as ``"seen|seen||unseen|unseen||training"``."""
     return Pool(*(tuple(part.split("|")) if part else () for part in text.split("||")))
 
 
 class Dice(random.Random):
-    """A random stream that knows which aspects of its page may be unseen in training."""
+    """A random stream that knows in which aspects its page is novel."""
 
     novel: frozenset[str] = frozenset()
     training: bool = False
 
     def pick(self, choices: Pool[T], aspect: str) -> T:
-        """One of the seen alternatives; half of the time an unseen one on a page novel in this aspect, and where there
-        are some for training only, one of those on a training page."""
+        """One of the seen alternatives.
+
+        On a page that is novel in this aspect, half of the picks are unseen ones. On a training page, half of the
+        picks are training-only ones. Both apply only where the pool has such alternatives.
+        """
         if choices.unseen and aspect in self.novel and self.random() < 0.5:
             return self.choice(choices.unseen)
         if choices.training and self.training and self.random() < 0.5:
@@ -53,7 +55,7 @@ class Dice(random.Random):
         return self.choice(choices.seen)
 
     def chance(self, probability: float) -> bool:
-        """Whether something of this probability happens."""
+        """True with this probability."""
         return self.random() < probability
 
     def weighted(self, choices: Sequence[T], weights: Sequence[float]) -> T:
@@ -62,7 +64,7 @@ class Dice(random.Random):
 
 
 def roll(family: str, split: str, seed: int) -> Dice:
-    """The stream of one page: a string seed goes through SHA-512, so it is the same in every process."""
+    """The stream of one page. A string seed goes through SHA-512, so it is the same in every process."""
     dice = Dice(f"stakes pages/{family}/{split}/{seed}")
     dice.training = split == "train"
     if split != "train" and dice.chance(NOVEL_SHARE):

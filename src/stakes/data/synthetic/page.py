@@ -1,4 +1,4 @@
-"""What a synthetic document is: an image, the questions it answers, and where every printed character stands.
+"""The types of a synthetic document: an image, its questions, and the position of every printed character.
 
 A page is a pure function of ``(family, split, seed, density)``: the same four give the same bytes on every machine.
 Boxes are ``(left, top, right, bottom)`` in pixels of the page at its native size.
@@ -15,18 +15,18 @@ SPLITS = ("train", "calibration", "test")
 
 @dataclass(frozen=True)
 class Question:
-    """One question about a page, with the answer as printed and the place where it stands."""
+    """One question about a page. ``Canvas`` fills in ``answers`` and ``box`` when it prints the answer."""
 
     text: str
     answers: tuple[str, ...]
-    tier: str  # "high" or "low": the page's own truth, which a signal has to guess from the text
-    box: Box | None  # where the answer is printed; None where it is not printed text (a colour, a count of shapes)
-    field: str  # what was asked, e.g. "invoice_number"; one of the family's FIELDS
+    tier: str  # "high" or "low": the page's own label, which a signal has to predict from the text
+    box: Box | None  # where the answer is printed; None where it is not printed text (a color, a count of shapes)
+    field: str  # what the question is about, e.g. "invoice_number"; one of the family's FIELDS
 
 
 @dataclass(frozen=True)
 class Glyph:
-    """One printed character: its centre, and the question whose answer it belongs to (-1: none)."""
+    """One printed character: its center, and the index of the question whose answer it belongs to (-1: none)."""
 
     x: float
     y: float

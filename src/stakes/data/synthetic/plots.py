@@ -1,254 +1,225 @@
-"""How the marks of a chart are drawn: columns, bars, lines and pies, each with its value printed at it.
+"""Drawing of chart marks: columns, bars, lines and pies, each with its value printed at it.
 
-Half of the columns and lines print their values in a table under the axis instead, a row for each series.
-
-A plot remembers which printed run is which mark, name or series, so that questions can be put afterwards.
+Half of the columns and lines print their values in a table under the axis instead, one row per series. A ``Plot``
+records which text run is which mark, category or series, so that questions can be added afterwards.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import cos, pi, sin
 
-from stakes.data.synthetic.canvas import Ask, Canvas, Colour
+from stakes.data.synthetic.canvas import Canvas, Color
 from stakes.data.synthetic.page import Box
-from stakes.data.synthetic.typefaces import Face
-
-# What stands around the marks of a chart: legend, grid lines, the table under the axis, and where each text is.
+from stakes.data.synthetic.typefaces import Face, face
 
 
-Frame = tuple[float, float, float, float]
-Texts = list[list[str]]
-Numbers = list[list[float]]
+@dataclass(frozen=True)
+class ChartData:
+    """What a chart shows: one printed text and one number for each mark."""
+
+    head: str  # what the categories are: "year", "country", ...
+    names: list[str]  # of the categories
+    series: list[str]
+    texts: list[list[str]]  # [series][category]
+    numbers: list[list[float]]
 
 
+@dataclass
 class Plot:
-    """Where the marks, names and series of a chart are printed."""
+    """The data and style of a chart, the area that is still free, and the text runs printed so far."""
 
-    def __init__(self) -> None:
-        self.marks: dict[tuple[int, int], int] = {}
-        self.names: dict[int, int] = {}
-        self.series: dict[int, int] = {}
+    canvas: Canvas
+    data: ChartData
+    left: float
+    top: float
+    right: float
+    bottom: float
+    colors: tuple[Color, ...]
+    face: Face
+    ink: Color
+    marks: dict[tuple[int, int], int] = field(default_factory=dict)  # (series, category): run
+    names: dict[int, int] = field(default_factory=dict)
+    series: dict[int, int] = field(default_factory=dict)
 
-    def ask_mark(self, canvas: Canvas, series: int, name: int, ask: Ask) -> None:
-        """Ask for a printed value."""
-        if (series, name) in self.marks:
-            canvas.ask_run(self.marks[series, name], ask)
+    def run(self, x: float, y: float, text: str) -> int:
+        """Print text that may get a question later; returns the index of the run."""
+        return self.canvas.run(x, y, text, self.face, self.ink)
 
-    def ask_name(self, canvas: Canvas, name: int, ask: Ask) -> None:
-        """Ask for the name of a category."""
-        if name in self.names:
-            canvas.ask_run(self.names[name], ask)
+    def centered(self, middle: float, y: float, text: str) -> int:
+        """The same, centered."""
+        return self.run(middle - self.face.width(text) / 2, y, text)
 
-    def ask_series(self, canvas: Canvas, series: int, ask: Ask) -> None:
-        """Ask for the name of a series."""
-        if series in self.series:
-            canvas.ask_run(self.series[series], ask)
+    def widest(self, *rows: list[str]) -> float:
+        """The width of the longest of these texts."""
+        return max(self.face.width(text) for row in rows for text in row)
 
+    def shrink(self) -> None:
+        """Use the same typeface, one pixel smaller."""
+        self.face = face(self.face.name, self.face.size - 1)
 
-def legend(
-    canvas: Canvas, plot: Plot, frame: Frame, series: list[str], colours: tuple[Colour, ...], face: Face, ink: Colour
-) -> float:
-    """Names of the series at the top right; returns the height taken."""
-    x, y = frame[2], frame[1]
-    for s in range(len(series) - 1, -1, -1):
-        x -= face.width(series[s]) + 34
-        canvas.pen.rectangle((x, y + 2, x + 14, y + 16), fill=colours[s])
-        plot.series[s] = canvas.run(x + 20, y, series[s], face, ink)
-    return face.size * 1.8
+    def key(self, x: float, y: float, index: int) -> None:
+        """The colored square of a legend."""
+        self.canvas.pen.rectangle((x, y + 2, x + 14, y + 16), fill=self.colors[index])
 
 
-def grid(canvas: Canvas, frame: Frame, top: float) -> None:
-    """Horizontal lines behind the marks, and the base line."""
-    left, _, right, bottom = frame
+def _legend(plot: Plot) -> None:
+    """The names of the series at the top right."""
+    x, y = plot.right, plot.top
+    for s, name in reversed([*enumerate(plot.data.series)]):
+        x -= plot.face.width(name) + 34
+        plot.key(x, y, s)
+        plot.series[s] = plot.run(x + 20, y, name)
+
+
+def _slots(plot: Plot) -> tuple[bool, float]:
+    """Whether the values go in a table under the axis, and the width of a category; leaves space for the row names."""
+    table = plot.canvas.dice.chance(0.5)
+    if table and len(plot.data.series) > 1:
+        plot.left += plot.widest(plot.data.series) + 32
+    return table, (plot.right - plot.left) / len(plot.data.names)
+
+
+def _axis(plot: Plot, table: bool) -> None:
+    """Leave space for the names or the table below the axis, and draw the base line and the grid."""
+    size = plot.face.size
+    plot.bottom -= size * (1.5 * (1 + len(plot.data.series)) + 0.6) if table else size * 1.6
     for k in range(5):
-        y = bottom - (bottom - top) * k / 5
-        canvas.pen.line((left, y, right, y), fill=(90, 90, 90) if k == 0 else (218, 218, 218))
+        y = plot.bottom - (plot.bottom - plot.top) * k / 5
+        plot.canvas.pen.line((plot.left, y, plot.right, y), fill=(90, 90, 90) if k == 0 else (218, 218, 218))
 
 
-def table_height(series: list[str], face: Face) -> float:
-    """What ``under_axis`` takes: a line for the names, then one for each series."""
-    return face.size * (1.5 * (1 + len(series)) + 0.6)
+def _table(plot: Plot, slot: float) -> None:
+    """A table below the axis: the categories, then the values of each series with its legend key at the left."""
+    data, leading = plot.data, plot.face.size * 1.5
+    for c, name in enumerate(data.names):
+        middle = plot.left + slot * (c + 0.5)
+        plot.names[c] = plot.centered(middle, plot.bottom + 4, name)
+        for s, row in enumerate(data.texts):
+            plot.marks[s, c] = plot.centered(middle, plot.bottom + 4 + leading * (s + 1), row[c])
+    for s, name in enumerate(data.series) if len(data.series) > 1 else ():
+        y, x = plot.bottom + 4 + leading * (s + 1), plot.left - plot.face.width(name) - 10
+        plot.key(x - 20, y, s)
+        plot.series[s] = plot.run(x, y, name)
+    for s in range(len(data.series) + 1):
+        y = plot.bottom + leading * (s + 1) + 1
+        plot.canvas.pen.line((plot.left, y, plot.right, y), fill=(200, 200, 200))
 
 
-def under_axis(
-    canvas: Canvas, plot: Plot, frame: Frame, names: list[str], series: list[str], texts: Texts,
-    colours: tuple[Colour, ...], face: Face, ink: Colour,
-) -> None:  # fmt: skip
-    """A table below ``frame``: names of the categories, then the values of each series with its key at the left."""
-    left, _, right, bottom = frame
-    slot, leading = (right - left) / len(names), face.size * 1.5
-    for c, name in enumerate(names):
-        middle = left + slot * (c + 0.5)
-        plot.names[c] = canvas.run(middle - face.width(name) / 2, bottom + 4, name, face, ink)
-        for s, row in enumerate(texts):
-            y = bottom + 4 + leading * (s + 1)
-            plot.marks[s, c] = canvas.run(middle - face.width(row[c]) / 2, y, row[c], face, ink)
-    if len(series) > 1:
-        for s, name in enumerate(series):
-            y = bottom + 4 + leading * (s + 1)
-            x = left - face.width(name) - 10
-            canvas.pen.rectangle((x - 20, y + 2, x - 6, y + 16), fill=colours[s])
-            plot.series[s] = canvas.run(x, y, name, face, ink)
-    for s in range(len(series) + 1):
-        y = bottom + leading * (s + 1) + 1
-        canvas.pen.line((left, y, right, y), fill=(200, 200, 200))
-
-
-def widest(face: Face, *rows: list[str]) -> float:
-    """The width of the longest of these texts."""
-    return max(face.width(text) for row in rows for text in row)
-
-
-def columns(
-    canvas: Canvas, frame: Frame, names: list[str], series: list[str], texts: Texts, numbers: Numbers,
-    colours: tuple[Colour, ...], face: Face, ink: Colour,
-) -> Plot:  # fmt: skip
+def _columns(plot: Plot) -> None:
     """Vertical bars, one or several for each category."""
-    plot = Plot()
-    _, top, right, bottom = frame
-    table, left, slot = _slots(canvas, frame, names, series, face)
-    thick = slot * (0.72 if len(series) == 1 else 0.86) / len(series)
-    room = slot - 8 if table else thick
-    while face.size > 10 and (widest(face, *texts) > room or widest(face, names) > slot - 4):
-        face = canvas.smaller(face)
-    top += face.size * 1.8 if table or len(series) == 1 else legend(canvas, plot, frame, series, colours, face, ink)
-    bottom -= table_height(series, face) if table else face.size * 1.6
-    grid(canvas, (left, top, right, bottom), top)
-    highest = max(max(row) for row in numbers)
-    for c, name in enumerate(names):
-        middle = left + slot * (c + 0.5)
-        for s in range(len(series)):
-            x = middle - thick * len(series) / 2 + thick * s
-            y = bottom - (bottom - top - face.size * 1.4) * numbers[s][c] / highest
-            canvas.pen.rectangle((x, y, x + thick - 2, bottom), fill=colours[s])
+    data, count = plot.data, len(plot.data.series)
+    table, slot = _slots(plot)
+    thick = slot * (0.72 if count == 1 else 0.86) / count
+    fits = slot - 8 if table else thick
+    while plot.face.size > 10 and (plot.widest(*data.texts) > fits or plot.widest(data.names) > slot - 4):
+        plot.shrink()
+    if not table and count > 1:
+        _legend(plot)
+    plot.top += plot.face.size * 1.8
+    _axis(plot, table)
+    highest = max(max(row) for row in data.numbers)
+    for c, name in enumerate(data.names):
+        middle = plot.left + slot * (c + 0.5)
+        for s in range(count):
+            x = middle - thick * count / 2 + thick * s
+            y = plot.bottom - (plot.bottom - plot.top - plot.face.size * 1.4) * data.numbers[s][c] / highest
+            plot.canvas.pen.rectangle((x, y, x + thick - 2, plot.bottom), fill=plot.colors[s])
             if not table:
-                text, lift = texts[s][c], face.size * 1.25
-                plot.marks[s, c] = canvas.run(x + (thick - face.width(text)) / 2, y - lift, text, face, ink)
+                text = data.texts[s][c]
+                left = x + (thick - plot.face.width(text)) / 2
+                plot.marks[s, c] = plot.run(left, y - plot.face.size * 1.25, text)
         if not table:
-            plot.names[c] = canvas.run(middle - face.width(name) / 2, bottom + 4, name, face, ink)
+            plot.names[c] = plot.centered(middle, plot.bottom + 4, name)
     if table:
-        under_axis(canvas, plot, (left, top, right, bottom), names, series, texts, colours, face, ink)
-    return plot
+        _table(plot, slot)
 
 
-def _slots(canvas: Canvas, frame: Frame, names: list[str], series: list[str], face: Face) -> tuple[bool, float, float]:
-    """Whether values stand in a table under the axis, where the marks then begin, and how wide a category is."""
-    left, _, right, _ = frame
-    table = canvas.dice.chance(0.5)
-    if table and len(series) > 1:
-        left += widest(face, series) + 32
-    return table, left, (right - left) / len(names)
-
-
-def bars(
-    canvas: Canvas, frame: Frame, names: list[str], _series: list[str], texts: Texts, numbers: Numbers,
-    colours: tuple[Colour, ...], face: Face, ink: Colour,
-) -> Plot:  # fmt: skip
+def _bars(plot: Plot) -> None:
     """Horizontal bars with the names at their left."""
-    plot = Plot()
-    left, top, right, bottom = frame
-    start = left + widest(face, names) + 14
-    reach = right - start - widest(face, texts[0]) - 14
-    slot = (bottom - top) / len(names)
-    highest = max(numbers[0])
-    one = canvas.dice.chance(0.6)
-    for c, name in enumerate(names):
-        y = top + slot * c
-        end = start + reach * numbers[0][c] / highest
-        canvas.pen.rectangle((start, y + slot * 0.18, end, y + slot * 0.82), fill=colours[0 if one else c])
-        line = y + (slot - face.size * 1.2) / 2
-        plot.names[c] = canvas.run(start - 8 - face.width(name), line, name, face, ink)
-        plot.marks[0, c] = canvas.run(end + 7, line, texts[0][c], face, ink)
-    canvas.pen.line((start, top, start, bottom), fill=(90, 90, 90))
-    return plot
+    data, (numbers,) = plot.data, plot.data.numbers
+    start = plot.left + plot.widest(data.names) + 14
+    reach = plot.right - start - plot.widest(data.texts[0]) - 14
+    slot = (plot.bottom - plot.top) / len(data.names)
+    one_color = plot.canvas.dice.chance(0.6)
+    for c, name in enumerate(data.names):
+        y = plot.top + slot * c
+        end = start + reach * numbers[c] / max(numbers)
+        color = plot.colors[0 if one_color else c]
+        plot.canvas.pen.rectangle((start, y + slot * 0.18, end, y + slot * 0.82), fill=color)
+        line = y + (slot - plot.face.size * 1.2) / 2
+        plot.names[c] = plot.run(start - 8 - plot.face.width(name), line, name)
+        plot.marks[0, c] = plot.run(end + 7, line, data.texts[0][c])
+    plot.canvas.pen.line((start, plot.top, start, plot.bottom), fill=(90, 90, 90))
 
 
-def lines(
-    canvas: Canvas, frame: Frame, names: list[str], series: list[str], texts: Texts, numbers: Numbers,
-    colours: tuple[Colour, ...], face: Face, ink: Colour,
-) -> Plot:  # fmt: skip
+def _lines(plot: Plot) -> None:
     """One line for each series, each in its own band so that the printed values do not collide."""
-    plot = Plot()
-    _, top, right, bottom = frame
-    table, left, slot = _slots(canvas, frame, names, series, face)
-    while face.size > 10 and widest(face, names, *texts) > slot - 8:
-        face = canvas.smaller(face)
-    top += face.size * 0.6 if table else legend(canvas, plot, frame, series, colours, face, ink)
-    bottom -= table_height(series, face) if table else face.size * 1.6
-    grid(canvas, (left, top, right, bottom), top)
-    band = (bottom - top) / len(series)
-    for s in range(len(series)):
-        low, span = min(numbers[s]), max(numbers[s]) - min(numbers[s])
-        base = top + band * (s + 1) - 6
-        points = [
-            (left + slot * (c + 0.5), base - (band - face.size * 1.6 - 12) * (n - low) / span)
-            for c, n in enumerate(numbers[s])
-        ]
-        canvas.pen.line(points, fill=colours[s], width=3)
+    data = plot.data
+    table, slot = _slots(plot)
+    while plot.face.size > 10 and plot.widest(data.names, *data.texts) > slot - 8:
+        plot.shrink()
+    if not table:
+        _legend(plot)
+    plot.top += plot.face.size * (0.6 if table else 1.8)
+    _axis(plot, table)
+    band = (plot.bottom - plot.top) / len(data.series)
+    for s, numbers in enumerate(data.numbers):
+        low, span = min(numbers), max(numbers) - min(numbers)
+        base = plot.top + band * (s + 1) - 6
+        height = band - plot.face.size * 1.6 - 12
+        points = [(plot.left + slot * (c + 0.5), base - height * (n - low) / span) for c, n in enumerate(numbers)]
+        plot.canvas.pen.line(points, fill=plot.colors[s], width=3)
         for c, (x, y) in enumerate(points):
-            canvas.pen.ellipse((x - 4, y - 4, x + 4, y + 4), fill=colours[s])
+            plot.canvas.pen.ellipse((x - 4, y - 4, x + 4, y + 4), fill=plot.colors[s])
             if not table:
-                text, lift = texts[s][c], face.size * 1.5
-                plot.marks[s, c] = canvas.run(x - face.width(text) / 2, y - lift, text, face, ink)
+                plot.marks[s, c] = plot.centered(x, y - plot.face.size * 1.5, data.texts[s][c])
     if table:
-        under_axis(canvas, plot, (left, top, right, bottom), names, series, texts, colours, face, ink)
-        return plot
-    for c, name in enumerate(names):
-        plot.names[c] = canvas.run(left + slot * (c + 0.5) - face.width(name) / 2, bottom + 4, name, face, ink)
-    return plot
+        _table(plot, slot)
+    for c, name in enumerate(data.names) if not table else ():
+        plot.names[c] = plot.centered(plot.left + slot * (c + 0.5), plot.bottom + 4, name)
 
 
-def pie(
-    canvas: Canvas, frame: Frame, names: list[str], _series: list[str], texts: Texts, numbers: Numbers,
-    colours: tuple[Colour, ...], face: Face, ink: Colour,
-) -> Plot:  # fmt: skip
-    """A pie or a ring; names and shares stand beside it in a legend, or at the slices."""
-    plot = Plot()
-    left, top, right, bottom = frame
-    whole = sum(numbers[0])
-    shares = [100 * n / whole for n in numbers[0]]
-    texts[0][:] = _shares(shares)
-    radius = min(bottom - top, right - left) * 0.38
-    beside = canvas.dice.chance(0.5)
-    x0 = left + radius + 20 if beside else (left + right) / 2
-    y0 = (top + bottom) / 2
+def _pie(plot: Plot) -> None:
+    """A pie or a ring; names and shares are printed beside it in a legend, or at the slices."""
+    data, pen, (numbers,) = plot.data, plot.canvas.pen, plot.data.numbers
+    data.texts[0][:] = _distinct_shares(numbers)
+    radius = min(plot.bottom - plot.top, plot.right - plot.left) * 0.38
+    beside = plot.canvas.dice.chance(0.5)
+    x0 = plot.left + radius + 20 if beside else (plot.left + plot.right) / 2
+    y0 = (plot.top + plot.bottom) / 2
     box: Box = (int(x0 - radius), int(y0 - radius), int(x0 + radius), int(y0 + radius))
-    angle = -90.0
-    row = min(face.size * 2.2, (bottom - top) / len(names))
-    for c, name in enumerate(names):
-        sweep = 360 * numbers[0][c] / whole
-        canvas.pen.pieslice(box, angle, angle + sweep, fill=colours[c], outline=(255, 255, 255), width=2)
+    start = -90.0
+    row = min(plot.face.size * 2.2, (plot.bottom - plot.top) / len(data.names))
+    for c, (name, text) in enumerate(zip(data.names, data.texts[0], strict=True)):
+        sweep = 360 * numbers[c] / sum(numbers)
+        pen.pieslice(box, start, start + sweep, fill=plot.colors[c], outline=(255, 255, 255), width=2)
         if beside:
-            y = y0 + row * (c - len(names) / 2)
-            x = x0 + radius + 50
-            canvas.pen.rectangle((x, y + 2, x + 14, y + 16), fill=colours[c])
-            plot.names[c] = canvas.run(x + 22, y, name, face, ink)
-            plot.marks[0, c] = canvas.run(x + 40 + widest(face, names), y, texts[0][c], face, ink)
+            x, y = x0 + radius + 50, y0 + row * (c - len(data.names) / 2)
+            plot.key(x, y, c)
+            plot.names[c] = plot.run(x + 22, y, name)
+            plot.marks[0, c] = plot.run(x + 40 + plot.widest(data.names), y, text)
         else:
-            turn = (angle + sweep / 2) * pi / 180
-            reach = radius + 16
-            x, y = x0 + reach * cos(turn), y0 + reach * sin(turn) - face.size * 1.2 * (1 - sin(turn))
-            x -= max(face.width(name), face.width(texts[0][c])) if cos(turn) < 0 else 0
-            canvas.pen.line(
-                (x0 + radius * cos(turn), y0 + radius * sin(turn), x0 + reach * cos(turn), y0 + reach * sin(turn)),
-                fill=ink,
-            )
-            plot.names[c] = canvas.run(x, y, name, face, ink)
-            plot.marks[0, c] = canvas.run(x, y + face.size * 1.15, texts[0][c], face, ink)
-        angle += sweep
-    if canvas.dice.chance(0.4):
+            angle, reach = (start + sweep / 2) * pi / 180, radius + 16
+            x, y = x0 + reach * cos(angle), y0 + reach * sin(angle)
+            pen.line((x0 + radius * cos(angle), y0 + radius * sin(angle), x, y), fill=plot.ink)
+            x -= plot.widest([name, text]) if cos(angle) < 0 else 0
+            y -= plot.face.size * 1.2 * (1 - sin(angle))
+            plot.names[c] = plot.run(x, y, name)
+            plot.marks[0, c] = plot.run(x, y + plot.face.size * 1.15, text)
+        start += sweep
+    if plot.canvas.dice.chance(0.4):
         hole = radius * 0.55
-        canvas.pen.ellipse((x0 - hole, y0 - hole, x0 + hole, y0 + hole), fill=(255, 255, 255))
-    return plot
+        pen.ellipse((x0 - hole, y0 - hole, x0 + hole, y0 + hole), fill=(255, 255, 255))
 
 
-def _shares(shares: list[float]) -> list[str]:
-    """Shares as printed, made different where rounding made them equal."""
+def _distinct_shares(numbers: list[float]) -> list[str]:
+    """Shares in percent as printed; those that rounding made equal differ by 0.1."""
     texts: list[str] = []
-    for share in shares:
+    for number in numbers:
+        share = 100 * number / sum(numbers)
         while f"{share:.1f}%" in texts:
             share += 0.1
         texts.append(f"{share:.1f}%")
     return texts
 
 
-DRAW: dict[str, Callable[..., Plot]] = {"column": columns, "grouped": columns, "bar": bars, "line": lines, "pie": pie}
+DRAW = {"column": _columns, "grouped": _columns, "bar": _bars, "line": _lines, "pie": _pie}

@@ -1,26 +1,18 @@
-"""Signs: a few large words on a textured scene, a shop front, a street sign, a bus, a poster (TextVQA)."""
+"""Signs: a few large words on a textured scene: a shop front, a street sign, a bus, a poster (after TextVQA)."""
 
 from stakes.data.synthetic import values as v
-from stakes.data.synthetic.canvas import Canvas, Colour, wall
+from stakes.data.synthetic.canvas import Canvas, Color, palette, wall
 from stakes.data.synthetic.dice import Dice
 from stakes.data.synthetic.typefaces import SIGNS, Face, face, typeface
 from stakes.data.synthetic.wording import about
 
-# ruff: noqa: E501  (one line of a sign a line reads as a table)
-
+# ruff: noqa: E501  (a table of one row per line)
 
 SIZES = ((1008, 756), (952, 700))
 FIELDS = ("shop", "street", "destination", "headline", "price", "phone", "route", "number", "day", "hours", "town")
 
-WALLS: tuple[Colour, ...] = (
-    (150, 110, 90),
-    (120, 130, 140),
-    (170, 165, 150),
-    (100, 120, 95),
-    (70, 80, 100),
-    (185, 175, 160),
-)
-BOARDS: tuple[tuple[Colour, Colour], ...] = (
+WALLS = palette("966e5a 78828c aaa596 64785f 465064 b9afa0")
+BOARDS: tuple[tuple[Color, Color], ...] = (
     ((20, 70, 50), (250, 245, 225)),
     ((245, 240, 225), (30, 30, 40)),
     ((150, 25, 30), (255, 250, 235)),
@@ -30,19 +22,19 @@ BOARDS: tuple[tuple[Colour, Colour], ...] = (
     ((255, 255, 255), (150, 20, 40)),
 )
 
-# field: (tier, generator, questions with a keyword, questions without)
-LINES: dict[str, tuple[str, v.High | None, v.Low | None, str, str]] = {
-    "shop": ("low", None, v.company, "", "What is the name of the shop?|Which shop is this?||Name the shop."),
-    "street": ("low", None, v.road, "", "What street is this?|What is the name of the street?||Which street is this?"),
-    "destination": ("low", None, v.place, "", "Where does the bus go?|What is the destination?||Where is the bus going?"),
-    "headline": ("low", None, v.thing, "", "What is the poster about?|What is the title of the poster?||What is the poster for?"),
-    "town": ("low", None, v.place, "", "What town is named?|Which town is on the sign?||What town is on the sign?"),
-    "hours": ("low", None, v.hour, "What time is on the sign?|When does it open?", "What hour is on the sign?"),
-    "price": ("high", v.price, None, "What is the price?|How much is it?||How much is the price?", "What does it sell for?"),
-    "phone": ("high", v.phone, None, "What is the phone number?|Which phone number is given?", "What is the telephone?|What is the tel.?"),
-    "route": ("high", v.ident, None, "What is the number of the bus?|What is the bus number?", "Which bus is this?|What bus is this?"),
-    "number": ("high", v.ident, None, "What is the number on the sign?|What number is on the sign?", "What stands on the sign after No?"),
-    "day": ("high", v.date, None, "What is the date?|When is it?||What date is given?", "What day is it on?|Which day is it on?"),
+# field: (tier, value, questions with a keyword, questions without)
+LINES: dict[str, tuple[str, v.Value, str, str]] = {
+    "shop": ("low", v.fair(v.company, 14, 1), "", "What is the name of the shop?|Which shop is this?||Name the shop."),
+    "street": ("low", v.fair(v.road, 14, 1), "", "What street is this?|What is the name of the street?||Which street is this?"),
+    "destination": ("low", v.fair(v.word, 14, 1), "", "Where does the bus go?|What is the destination?||Where is the bus going?"),
+    "headline": ("low", v.fair(v.thing, 14, 1), "", "What is the poster about?|What is the title of the poster?||What is the poster for?"),
+    "town": ("low", v.fair(v.word, 14, 1), "", "What town is named?|Which town is on the sign?||What town is on the sign?"),
+    "hours": ("low", v.fair(v.hour, 14, 1), "What time is on the sign?|When does it open?", "What hour is on the sign?"),
+    "price": ("high", v.price, "What is the price?|How much is it?||How much is the price?", "What does it sell for?"),
+    "phone": ("high", v.phone, "What is the phone number?|Which phone number is given?", "What is the telephone?|What is the tel.?"),
+    "route": ("high", v.ident, "What is the number of the bus?|What is the bus number?", "Which bus is this?|What bus is this?"),
+    "number": ("high", v.ident, "What is the number on the sign?|What number is on the sign?", "What stands on the sign after No?"),
+    "day": ("high", v.date, "What is the date?|When is it?||What date is given?", "What day is it on?|Which day is it on?"),
 }  # fmt: skip
 LEADS = {"phone": "Tel.", "hours": "Open", "town": "City of", "number": "No.", "route": "Line", "destination": "to"}
 SCENES = {
@@ -80,20 +72,13 @@ def paint(dice: Dice, density: float) -> Canvas:
         tone = dice.randint(40, 200)
         pen.rectangle((x, y, x + s, y + s * dice.uniform(0.5, 2)), fill=(tone, tone, min(255, tone + 20)))
     pen.rounded_rectangle((left + 7, top + 8, left + width + 7, top + height + 8), 12, fill=(40, 40, 40))
-    pen.rounded_rectangle(
-        (left, top, left + width, top + height),
-        dice.choice((0, 6, 18)),
-        fill=board,
-        outline=ink,
-        width=dice.choice((0, 3, 6)),
-    )
+    radius, outline = dice.choice((0, 6, 18)), dice.choice((0, 3, 6))
+    pen.rounded_rectangle((left, top, left + width, top + height), radius, fill=board, outline=ink, width=outline)
     (name,) = typeface(dice, SIGNS)
     row = (height - 24) / len(lines)
     for index, field in enumerate(lines):
-        tier, high, low, loud, plain = LINES[field]
-        value = (
-            high(dice) if high is not None else low(dice, min(14, v.fair_length(dice) + 1)) if low is not None else ""
-        )
+        tier, draw, keyword, plain = LINES[field]
+        value = draw(dice)
         if dice.chance(0.25) and tier == "low":
             value = value.upper()
         lead = LEADS[field] + " " if field in LEADS else ""
@@ -102,5 +87,5 @@ def paint(dice: Dice, density: float) -> Canvas:
         x = left + (width - letters.width(lead + value)) / 2
         y = top + 12 + row * index + (row - letters.size) / 2
         x = canvas.text(x, y, lead, letters, ink)
-        canvas.answer(x, y, value, letters, about(field, tier, loud, plain, dice), ink)
+        canvas.answer(x, y, value, letters, about(field, tier, keyword, plain, dice), ink)
     return canvas

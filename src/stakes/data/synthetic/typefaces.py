@@ -1,10 +1,16 @@
-"""Which letters does a page have? A family's own pool, and in training many more, some of them bent.
+"""The typefaces of pages: which faces each family uses, and how a face draws text.
 
-A reader that is trained on a dozen typefaces learns them by heart: on test forms in a thirteenth it misread 23 values
-in 100, on those with nothing new 5. So half of the training pages are set in typefaces that no other page has, and half
-of all training pages have theirs bent: narrower or wider, slanted, bolder or lighter.
+A reader that is trained on a dozen typefaces memorizes them: on test forms in a thirteenth it misread 23 values in 100,
+on those with nothing new 5. So half of the training pages use typefaces that no other page has, and half of all
+training pages distort theirs: narrower or wider, slanted, bolder or lighter.
 
-    typeface(dice, FORMS)     # ("Go-Regular", "Go-Bold"), or in training ("Karla-Regular~2", "Karla-Bold~2")
+Every character is rendered once per face with Pillow's basic layout engine and then copied, without kerning. That is
+eight times as fast as rendering each run (hinting costs 20 us a glyph), gives exact positions, and the same bytes with
+and without libraqm.
+
+    typeface(dice, FORMS)                     # ("Go-Regular", "Go-Bold"), or in training ("Karla-Regular~2", ...)
+    face("Go-Regular", 14).mask("Total")      # the coverage of a text run
+    face("Go-Regular~2", 14)                  # the same face with the third distortion, slanted
 """
 
 from dataclasses import dataclass, field
@@ -18,10 +24,10 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from stakes.data.synthetic.dice import Dice, Pool
 
-BENT = 0.5
+DISTORTED_SHARE = 0.5
 
-# (width, slant, weight): how wide, how far a letter leans per pixel of height, how much its strokes gain or lose
-BENDS = ((0.87, 0.0, 0.0), (1.13, 0.0, 0.0), (1.0, 0.14, 0.0), (0.94, 0.22, 0.0), (1.0, 0.0, 0.6), (1.06, 0.0, -0.3))
+# (width, slant, weight): relative width, pixels of slant per pixel of height, gain or loss of stroke weight
+DISTORTIONS = ((0.87, 0, 0), (1.13, 0, 0), (1, 0.14, 0), (0.94, 0.22, 0), (1, 0, 0.6), (1.06, 0, -0.3))
 
 # (text, bold) pairs for training only
 TRAINING = (
@@ -53,7 +59,7 @@ TRAINING = (
     ("LibertinusMono-Regular", "VeraSeBd"),
 )
 
-# In each pool the second part is kept out of training.
+# The second part of each pool is never used in training.
 FORMS = Pool(  # and charts
     (
         ("LiberationSans-Regular", "LiberationSans-Bold"),
@@ -101,29 +107,19 @@ Names = TypeVar("Names", bound=tuple[str, ...])
 
 
 def typeface(dice: Dice, choices: Pool[Names]) -> Names:
-    """Names for ``face``: of this family's pool, or in training also others, each with its bend behind a ``~``."""
+    """Names for ``face`` from a family's pool; in training half of them with a distortion, written ``name~index``."""
     names = dice.pick(choices, "font")
-    if not (dice.training and dice.chance(BENT)):
+    if not (dice.training and dice.chance(DISTORTED_SHARE)):
         return names
-    bend = dice.randrange(len(BENDS))
-    return cast(Names, tuple(f"{name}~{bend}" for name in names))
-
-
-# How does a character look? A typeface at a size, straight or bent, each character rendered once and then copied.
-#
-# Every character is rendered once per face with Pillow's basic layout engine and then copied, without kerning: eight
-# times as fast as rendering each run (hinting costs 20 us a glyph), exact positions, and the same bytes with and
-# without libraqm.
-#
-#     face("Go-Regular", 14).mask("Total")      # the coverage of a run of text
-#     face("Go-Regular~2", 14)                  # the same, slanted: the third of ``typefaces.BENDS``
+    index = dice.randrange(len(DISTORTIONS))
+    return cast(Names, tuple(f"{name}~{index}" for name in names))
 
 
 FONTS = Path(__file__).parent / "fonts"
-PAD = 4  # pixels that a character may reach over either side of its advance
+PAD = 4  # pixels that a character may extend over either side of its advance
 SMALLEST = 9  # pixels; below this a page is not legible even at its native size
-FINER = 3  # a bent character is drawn so many times as large, bent there, and averaged down
-LEANING = 36  # pixels; larger characters are not slanted, as they would reach over PAD
+OVERSAMPLING = 3  # a distorted character is drawn this many times as large, distorted there, and averaged down
+MAX_SLANTED = 36  # pixels; larger characters are not slanted, as they would extend beyond PAD
 
 
 @dataclass(frozen=True)
@@ -136,66 +132,61 @@ class Face:
     advances: dict[str, int]
     ascent: int
     height: int
-    middle: float  # from the top of the line to the middle of the small letters
-    bend: int | None = None
+    middle: float  # from the top of the line to the middle of the lower-case letters
+    distortion: int | None = None
     _cells: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict, repr=False)
 
     def width(self, text: str) -> int:
-        """How far the text runs, in pixels."""
-        advances = self.advances
-        return sum([advances[c] for c in text])
-
-    def _cell(self, char: str) -> npt.NDArray[np.uint8]:
-        """The coverage of one character, (height, advance + 2 PAD)."""
-        if self.bend is None:
-            image = Image.new("L", (self.advances[char] + 2 * PAD, self.height))
-            ImageDraw.Draw(image).text((PAD, 0), char, fill=255, font=self.font)
-        else:
-            image = self._bent(char, *BENDS[self.bend])
-        cell = self._cells[char] = np.array(image)
-        return cell
-
-    def _bent(self, char: str, width: float, slant: float, weight: float) -> Image.Image:
-        """The same of a bent character: ``font`` is FINER times as large, and the lean is around half the ascent."""
-        base, pad = FINER * self.ascent, FINER * PAD
-        size = FINER * (self.advances[char] + 2 * PAD), FINER * self.height
-        image = Image.new("L", (round(size[0] / width) + 2 * pad, size[1]))
-        ImageDraw.Draw(image).text((pad, base), char, fill=255, font=self.font, anchor="ls")
-        if weight:
-            other = image.filter(ImageFilter.MaxFilter(3) if weight > 0 else ImageFilter.MinFilter(3))
-            image = Image.blend(image, other, abs(weight))
-        lean = slant if self.size <= LEANING else 0.0
-        shift = pad - pad / width - lean / width * base / 2
-        return image.transform(
-            size, Image.Transform.AFFINE, (1 / width, lean / width, shift, 0, 1, 0), Image.Resampling.BILINEAR
-        ).reduce(FINER)
+        """The width of the text in pixels."""
+        return sum([self.advances[c] for c in text])
 
     def mask(self, text: str) -> Image.Image:
-        """The coverage of a run of text, from PAD pixels before its start to PAD after its end."""
+        """The coverage of a text run, from PAD pixels before its start to PAD after its end."""
         run = np.zeros((self.height, self.width(text) + 2 * PAD), np.uint8)
-        x, cells = 0, self._cells
+        x = 0
         for char in text:
             if char != " ":
-                cell = cells.get(char)
+                cell = self._cells.get(char)
                 if cell is None:
-                    cell = self._cell(char)
+                    cell = self._cells[char] = np.array(self._draw(char))
                 part = run[:, x : x + cell.shape[1]]
                 np.maximum(part, cell, out=part)
             x += self.advances[char]
         return Image.frombuffer("L", run.shape[::-1], run, "raw", "L", 0, 1)
 
+    def _draw(self, char: str) -> Image.Image:
+        """The coverage of one character, (advance + 2 PAD, height)."""
+        if self.distortion is not None:
+            return self._distorted(char, *DISTORTIONS[self.distortion])
+        image = Image.new("L", (self.advances[char] + 2 * PAD, self.height))
+        ImageDraw.Draw(image).text((PAD, 0), char, fill=255, font=self.font)
+        return image
+
+    def _distorted(self, char: str, width: float, slant: float, weight: float) -> Image.Image:
+        """The same, distorted. ``font`` is OVERSAMPLING times as large; the slant is around half the ascent."""
+        base, pad = OVERSAMPLING * self.ascent, OVERSAMPLING * PAD
+        size = OVERSAMPLING * (self.advances[char] + 2 * PAD), OVERSAMPLING * self.height
+        image = Image.new("L", (round(size[0] / width) + 2 * pad, size[1]))
+        ImageDraw.Draw(image).text((pad, base), char, fill=255, font=self.font, anchor="ls")
+        if weight:
+            other = image.filter(ImageFilter.MaxFilter(3) if weight > 0 else ImageFilter.MinFilter(3))
+            image = Image.blend(image, other, abs(weight))
+        slant = slant if self.size <= MAX_SLANTED else 0.0
+        matrix = (1 / width, slant / width, pad - pad / width - slant / width * base / 2, 0, 1, 0)
+        return image.transform(size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR).reduce(OVERSAMPLING)
+
 
 @cache
 def face(name: str, size: int) -> Face:
-    """The typeface of this name, bent if it ends in ``~n``, at this size in pixels; never too small to read."""
+    """The typeface of this name, distorted if it ends in ``~index``, at this size in pixels and at least SMALLEST."""
     size = max(SMALLEST, size)
-    stored, _, bend = name.partition("~")
+    stored, _, index = name.partition("~")
     path = str(next(FONTS.glob(f"{stored}.?tf")))
     font = ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
     ascent, descent = font.getmetrics()
     middle = (ascent + font.getbbox("x")[1]) / 2
-    wide = BENDS[int(bend)][0] if bend else 1.0
-    advances = {c: round(font.getlength(c) * wide) for c in map(chr, range(32, 127))}
-    if bend:
-        font = ImageFont.truetype(path, FINER * size, layout_engine=ImageFont.Layout.BASIC)
-    return Face(name, size, font, advances, ascent, ascent + descent + 1, middle, int(bend) if bend else None)
+    width = DISTORTIONS[int(index)][0] if index else 1.0
+    advances = {c: round(font.getlength(c) * width) for c in map(chr, range(32, 127))}
+    if index:
+        font = ImageFont.truetype(path, OVERSAMPLING * size, layout_engine=ImageFont.Layout.BASIC)
+    return Face(name, size, font, advances, ascent, ascent + descent + 1, middle, int(index) if index else None)

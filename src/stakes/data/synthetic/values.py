@@ -1,10 +1,16 @@
-"""What stands in a field: numbers from large spaces and made-up names that no one can guess.
+"""The values on pages: numbers from large ranges and made-up names, so that no answer can be guessed.
 
-High-stakes values (amounts, dates, identifiers, phones, rates, counts) come first; a low-stakes value (a name, a
-place, a thing) is then built to the length of a random high-stakes one, so that the tiers differ in what a
-mistake costs and not in how much there is to read.
+High-tier values (amounts, dates, identifiers, phones, rates, counts) draw their own length. A low-tier value (a name, a
+place, a thing) is built to the length of a random high-tier one, so that the tiers differ in the cost of a mistake and
+not in how much there is to read.
 
-    money(dice) -> "$4,128.05"      person(dice, 11) -> "Maria Halton"
+    money(dice) -> "$4,128.05"      person(dice, 11) -> "Maria Halton"      fair(person)(dice) -> "R. Snougla"
+
+Half of the names are put together from pieces of real names and half from random syllables ("hartley", "snougla").
+Syllables alone made the low tier twice as hard to read at full size as the high one, because letters are more easily
+confused than digits; familiar pieces alone could be guessed from a blur. At full size the mixture does not quite
+balance the tiers (error 0.057 low, 0.032 high). A reader trained on these pieces alone learns the pieces: on test forms
+with unseen ones it misread 28 values in 100, on those with nothing new 5. So 40 % of training names are random letters.
 """
 
 from collections.abc import Callable
@@ -12,18 +18,10 @@ from functools import cache
 
 from stakes.data.synthetic.dice import Dice, Pool, pool
 
-# Made-up names: half of them put together like real ones, half of syllables that nobody has read before.
-#
-#     name(dice, 7) -> "hartley" or "snougla"
-#
-# A reader has a prior for names and none for amounts. Syllables alone made the low tier twice as hard to read at full
-# size as the high one (letters are more easily confused than digits); familiar pieces alone would let it be guessed
-# from
-# a blur. Half of each was meant to make the tiers alike; at full size it did not (low 0.057 wrong, high 0.032).
-#
-# A reader trained on these pieces alone reads pieces: on test forms with unseen ones it misread 28 values in 100, on
-# those with nothing new 5. So in training four names in ten are letters in no order at all.
-
+Value = Callable[[Dice], str]
+"""Draws a value."""
+Sized = Callable[[Dice, int], str]
+"""Draws a value of about this length."""
 
 ONSETS = pool(
     "b|br|c|cr|d|dr|f|fl|g|gr|h|j|k|kl|l|m|n|p|pl|pr|r|s|sk|sl|st|t|tr|v|w|z|th|sh|ch|bl|sp|m|n|r|l|t|s||gl|sw|fr|y|cl|sn"
@@ -43,33 +41,16 @@ ENDINGS = pool(
     "|ser|shaw|sby|ser|side|son|stad|stead|ster|stock|ston|ter|ton|van|vell|ven|ville|ward|way|well|wick|wood|worth|y"
     "||bourne|combe|croft|kirk|moor|nick|rell|sey|thorpe"
 )
-SHORT = (
-    "ada",
-    "ash",
-    "bay",
-    "cox",
-    "day",
-    "eck",
-    "fox",
-    "hay",
-    "ives",
-    "kay",
-    "lee",
-    "lowe",
-    "moss",
-    "nash",
-    "orr",
-    "page",
-)
-FAMILIAR = 0.5
-WILD = 0.4
+SHORT = tuple("ada ash bay cox day eck fox hay ives kay lee lowe moss nash orr page".split())
+FAMILIAR_SHARE = 0.5
+RANDOM_SHARE = 0.4  # of training names
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LETTER_WEIGHTS = tuple(3 if letter in "aeiou" else 2 if letter in "lnrst" else 1 for letter in LETTERS)
 
 
 @cache
 def _joined(length: int, novel: bool) -> tuple[str, ...]:
-    """Every stem and every stem with an ending of this length; only a page of novel words has the unseen pieces."""
+    """All stems, and stems with endings, of this length; ``novel`` adds the unseen pieces."""
     stems = STEMS.seen + (STEMS.unseen if novel else ())
     endings = ENDINGS.seen + (ENDINGS.unseen if novel else ())
     found = {s for s in (*stems, *SHORT) if len(s) == length}
@@ -86,15 +67,12 @@ def syllables(dice: Dice, length: int) -> str:
 
 
 def name(dice: Dice, length: int) -> str:
-    """A lower-case name of exactly this length: pieces of real names where there are any so long, or syllables."""
-    if dice.training and dice.chance(WILD):
+    """A lower-case name of exactly this length: pieces of real names where any fit, or syllables."""
+    if dice.training and dice.chance(RANDOM_SHARE):
         return "".join(dice.choices(LETTERS, LETTER_WEIGHTS, k=length))
     joined = _joined(length, "words" in dice.novel)
-    return dice.choice(joined) if joined and dice.chance(FAMILIAR) else syllables(dice, length)
+    return dice.choice(joined) if joined and dice.chance(FAMILIAR_SHARE) else syllables(dice, length)
 
-
-High = Callable[[Dice], str]
-Low = Callable[[Dice, int], str]
 
 FIRST = pool(
     "Maria|James|Linda|Omar|Chen|Ana|Peter|Yusuf|Greta|Ivan|Nadia|Tomas|Helen|Raj|Sofia|Marco|Elena|Hugo|Iris|Paul|Rosa"
@@ -110,6 +88,13 @@ ROADS = pool("Street|Road|Lane|Avenue|Drive|Way|Court||Square|Place")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 LONG_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October")
 
+TRAINING_FORMATS: dict[str, Value] = {}
+"""Other formats of "money" and "date" that a trainer adds: 30 % of these values on training pages have them."""
+
+
+def _has_training_format(dice: Dice, kind: str) -> bool:
+    return dice.training and kind in TRAINING_FORMATS and dice.chance(0.3)
+
 
 def digits(dice: Dice, count: int) -> str:
     """A number of exactly ``count`` digits that does not start with zero."""
@@ -117,12 +102,14 @@ def digits(dice: Dice, count: int) -> str:
 
 
 def letters(dice: Dice, count: int) -> str:
-    """Capital letters, without I and O, which no one can tell from digits in print."""
+    """Capital letters, without I and O, which look like digits in print."""
     return "".join(dice.choices("ABCDEFGHJKLMNPQRSTUVWXYZ", k=count))
 
 
 def money(dice: Dice) -> str:
     """An amount: three to six digits before the point."""
+    if _has_training_format(dice, "money"):
+        return TRAINING_FORMATS["money"](dice)
     amount = 10 ** dice.uniform(2.3, 5.4)
     sign = "$" if dice.chance(0.7) else ""
     return f"{sign}{amount:,.2f}" if dice.chance(0.7) else f"{sign}{amount * 10:,.0f}"
@@ -135,19 +122,17 @@ def price(dice: Dice) -> str:
 
 def date(dice: Dice) -> str:
     """A day between 1950 and 2035 in one of six notations."""
+    if _has_training_format(dice, "date"):
+        return TRAINING_FORMATS["date"](dice)
     year, month, day = dice.randint(1950, 2035), dice.randint(1, 12), dice.randint(1, 28)
-    style = dice.randrange(6)
-    if style == 0:
-        return f"{year}-{month:02d}-{day:02d}"
-    if style == 1:
-        return f"{month:02d}/{day:02d}/{year}"
-    if style == 2:
-        return f"{day} {MONTHS[month - 1]} {year}"
-    if style == 3:
-        return f"{MONTHS[month - 1]} {day}, {year}"
-    if style == 4:
-        return f"{month}-{day}-{year % 100:02d}"
-    return f"{LONG_MONTHS[month % 10]} {day}, {year}"
+    return (
+        f"{year}-{month:02d}-{day:02d}",
+        f"{month:02d}/{day:02d}/{year}",
+        f"{day} {MONTHS[month - 1]} {year}",
+        f"{MONTHS[month - 1]} {day}, {year}",
+        f"{month}-{day}-{year % 100:02d}",
+        f"{LONG_MONTHS[month % 10]} {day}, {year}",
+    )[dice.randrange(6)]
 
 
 def ident(dice: Dice) -> str:
@@ -190,34 +175,13 @@ def weight(dice: Dice) -> str:
     return f"{dice.uniform(10, 999):.1f} {dice.choice(('kg', 'lb', 'm', 'km'))}"
 
 
-def clock(dice: Dice) -> str:
-    """A time of day."""
-    hour, minute = dice.randint(1, 12), dice.randrange(60)
-    return f"{hour}:{minute:02d} {dice.choice(('AM', 'PM', 'a.m.', 'p.m.'))}"
+# In the proportions of forms: the lengths of low-tier values follow this mixture.
+FAIR: tuple[Value, ...] = (money,) * 3 + (ident,) * 3 + (date,) * 3 + (phone, postal, percent, count, weight)
 
 
-# As often as forms print them: the lengths of low-stakes values follow this mixture.
-FAIR: tuple[High, ...] = (
-    money,
-    money,
-    money,
-    ident,
-    ident,
-    ident,
-    date,
-    date,
-    date,
-    phone,
-    postal,
-    percent,
-    count,
-    weight,
-)
-
-
-def fair_length(dice: Dice) -> int:
-    """The length of a random high-stakes value."""
-    return len(dice.choice(FAIR)(dice))
+def fair(build: Sized, most: int = 99, extra: int = 0) -> Value:
+    """A low-tier value as long as a random high-tier one plus ``extra`` characters, at most ``most``."""
+    return lambda dice: build(dice, min(most, len(dice.choice(FAIR)(dice)) + extra))
 
 
 def _piece(dice: Dice, choices: Pool[str]) -> str:
@@ -228,7 +192,7 @@ def _piece(dice: Dice, choices: Pool[str]) -> str:
 
 
 def word(dice: Dice, length: int) -> str:
-    """A capitalised made-up word, or two where one would be too long to be a name."""
+    """A capitalized made-up word, or two where one would be too long for a name."""
     if length >= 10 or (length >= 8 and dice.chance(0.3)):
         cut = dice.randint(3, length - 5)
         return f"{name(dice, cut).capitalize()} {name(dice, length - cut - 1).capitalize()}"
@@ -246,31 +210,30 @@ def person(dice: Dice, length: int) -> str:
     return name(dice, length).capitalize()
 
 
+def _with_suffix(dice: Dice, length: int, suffixes: Pool[str], shortest: int) -> str:
+    """A made-up word, with a suffix where that leaves ``shortest`` characters for the word."""
+    suffix = _piece(dice, suffixes)
+    rest = length - len(suffix) - 1
+    return f"{word(dice, rest)} {suffix}" if rest >= shortest else word(dice, length)
+
+
 def company(dice: Dice, length: int) -> str:
-    """A made-up name, with a legal form where it fits."""
-    firm = _piece(dice, FIRMS)
-    return f"{word(dice, length - len(firm) - 1)} {firm}" if length >= len(firm) + 5 else word(dice, length)
+    """A made-up name with a legal form."""
+    return _with_suffix(dice, length, FIRMS, 4)
 
 
 def thing(dice: Dice, length: int) -> str:
-    """A made-up name with a noun after it where it fits."""
-    noun = _piece(dice, NOUNS)
-    return f"{word(dice, length - len(noun) - 1)} {noun}" if length >= len(noun) + 5 else word(dice, length)
+    """A made-up name with a noun."""
+    return _with_suffix(dice, length, NOUNS, 4)
 
 
 def road(dice: Dice, length: int) -> str:
     """A street name."""
-    kind = _piece(dice, ROADS)
-    return f"{word(dice, length - len(kind) - 1)} {kind}" if length >= len(kind) + 4 else word(dice, length)
-
-
-def place(dice: Dice, length: int) -> str:
-    """A made-up town."""
-    return word(dice, length)
+    return _with_suffix(dice, length, ROADS, 3)
 
 
 def locator(dice: Dice, length: int) -> str:
-    """Where something is found in a document or a building: low stakes, though it has digits."""
+    """A position in a document or a building: low tier, though it has digits."""
     if length >= 8:
         head = dice.choice(("Room", "Section", "Annex", "Block", "Shelf", "Wing"))
         return f"{head} {digits(dice, 2)}{dice.choice('ABCDEF-.')}{digits(dice, max(1, length - len(head) - 4))}"
@@ -278,5 +241,5 @@ def locator(dice: Dice, length: int) -> str:
 
 
 def hour(dice: Dice, _length: int) -> str:
-    """A time in a schedule: low stakes; its length is its own."""
-    return clock(dice)
+    """A time in a schedule: low tier; its length does not vary."""
+    return f"{dice.randint(1, 12)}:{dice.randrange(60):02d} {dice.choice(('AM', 'PM', 'a.m.', 'p.m.'))}"

@@ -1,20 +1,20 @@
-"""How a question is asked: an opening and a noun, some with one of the paper's keywords and some without.
+"""The texts of pages and questions: question templates with and without keywords, and filler prose.
 
-The keyword rule should agree with a page's own tier about as often as the paper found (0.79, kappa 0.58). So a
-high-stakes question is *loud* (has a keyword: "What is the phone number?") 72 times in 100, and otherwise *plain*
-("What is the tel.?"); a low-stakes one is loud 14 times in 100 ("What is the room number?"). On charts and
-infographics a low-stakes question is loud where it quotes a percentage.
+The keyword rule should agree with a page's own tier about as often as the paper found (0.79, kappa 0.58). So 72 % of
+high-tier questions contain one of the paper's keywords ("What is the phone number?") and the others are plain ("What
+is the tel.?"); 14 % of low-tier questions contain one ("What is the room number?"). On charts and infographics a
+low-tier question contains one where it quotes a percentage.
 
-    ask(FIELDS["phone"], dice).text -> "Give the phone number."
+    about("phone", "high", "What is the phone number?", "What is the tel.?", dice).text
 """
 
-from stakes.data.synthetic.canvas import Ask
 from stakes.data.synthetic.dice import Dice, pool
+from stakes.data.synthetic.page import Question
 
-# Of the questions that could be asked either way; most low-stakes fields have no way with a keyword.
-LOUD_SHARE = {"high": 0.73, "low": 0.6}
+# Share of keyword questions where both wordings exist; most low-tier fields have no wording with a keyword.
+KEYWORD_SHARE = {"high": 0.73, "low": 0.6}
 
-# {} is the noun. "How much" and "When" are keywords themselves, so their openings make any noun loud.
+# {} is the noun. "How much" and "When" are keywords themselves, so these openings make a keyword question of any noun.
 OPENINGS = {
     "what": pool(
         "What is the {}?|What is the {}?|What is the {}?|What is the {}?|Give the {}.|Read the {}.|What {} is given?"
@@ -37,35 +37,22 @@ OPENINGS = {
 }
 
 
-def capitalise(text: str) -> str:
-    """The text with its first letter as a capital and the rest untouched."""
-    return text[:1].upper() + text[1:]
-
-
 def phrase(opening: str, noun: str, dice: Dice) -> str:
     """A question from an opening's kind and a noun."""
     text = dice.pick(OPENINGS[opening], "wording").format(noun)
     return text.replace("..", ".").replace(".?", "?")
 
 
-def fill(templates: str, dice: Dice, **names: str) -> str:
-    """A question from templates with named gaps, as ``"How much is {row}?|What did {row} cost?"``."""
-    return dice.pick(pool(templates), "wording").format(**names)
+def about(field: str, tier: str, keyword: str, plain: str, dice: Dice, **names: str) -> Question:
+    """A question about a field, without its answer.
 
-
-def choose(tier: str, loud: str, plain: str, dice: Dice) -> str:
-    """The loud or the plain templates, whichever there are, in the tier's proportion."""
-    if loud and plain:
-        return loud if dice.chance(LOUD_SHARE[tier]) else plain
-    return loud or plain
-
-
-def about(field: str, tier: str, loud: str, plain: str, dice: Dice, **names: str) -> Ask:
-    """A question about a field, loud or plain."""
-    return Ask(field, tier, fill(choose(tier, loud, plain, dice), dice, **names))
-
-
-# What a document says that no one asks about: sentences of business prose, and headings of sections.
+    ``keyword`` and ``plain`` are pools of templates with named gaps, as ``"How much is {row}?|What did {row} cost?"``.
+    Where both are given, the tier's ``KEYWORD_SHARE`` decides.
+    """
+    templates = keyword or plain
+    if keyword and plain and not dice.chance(KEYWORD_SHARE[tier]):
+        templates = plain
+    return Question(dice.pick(pool(templates), "wording").format(**names), (), tier, None, field)
 
 
 SENTENCES = pool(
@@ -102,7 +89,6 @@ TITLES = {
 }
 ROLES = pool("Director|Secretary|Head of Office|Treasurer|Registrar|Vice President||Deputy Director")
 CHECKS = pool("New|Renewal|Urgent|Copy|Paid|Open|Full time|Part time|Domestic|Export|Yes|No||Other")
-COLUMN_TOTALS = ("Total", "All", "Sum")
 
 
 def sentence(dice: Dice) -> str:

@@ -1,64 +1,62 @@
-"""Does what can be read foretell what is answered? Legibility and a model's own answers, on the same synthetic pages.
+"""Compare legibility with a model's own answers to the same questions on synthetic forms.
 
     stakes reproduce legibility-agreement -o docs/results/legibility-agreement.json
 
-The embedded reader answers every question at the paper's 13 budgets, by resizing and by deletion; the OCR engine reads
-the same pages, resized. Both logs are kept and a later call goes on there; ``benchmarks/hybrid.py`` starts from them.
-Questions whose answer the engine does not find at native size are left out of both and counted.
+The model answers every question at the paper's 13 budgets, by resizing and by deletion; the OCR engine reads the same
+pages, resized. Both logs are kept, and a later call continues there. Questions whose answer the engine does not locate
+at native size are excluded from both and counted.
+
+``align`` compares two tables of correct answers, [questions, budgets]:
+
+* ``rank_of_curves``: Spearman's correlation of the two error rates over budgets. It is near 1 for any two curves that
+  fall;
+* ``rank_of_questions``: Spearman's correlation, over questions, of the number of budgets at which each was correct:
+  whether the same questions need many tokens;
+* ``shift``: the d for which ``first(b) = second(b / 2^d)`` fits best, in doublings of tokens. Above 0 the first needs
+  2^d times the tokens for the same error. Least squares over the budgets at which both sides are measured, with the
+  second curve linear between its budgets on a log axis; the interval resamples whole documents;
+* ``half``: the tokens at which each curve falls to an error of one half, None where it does not;
+* ``only_first`` at a budget: questions that only the first has correct.
+
+    alignment = align(model_correct, legible, documents, [32, 64, ..., 576])
+    alignment.shift, alignment.low, alignment.high
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stakes.budgets.curve import PAPER_GRID
+from stakes.data.sample import Sample
 from stakes.errors import BadInput
-from stakes.evaluation.answerable import answerable
-from stakes.evaluation.fingerprint import Setting, take
-from stakes.evaluation.items import Asked, ask_pages
+from stakes.evaluation.fingerprint import Setting, fingerprint_of
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import Key
+from stakes.evaluation.samples import answerable, draw_samples
 from stakes.experiments.study import Study
-from stakes.experiments.table import Cell, Table
 from stakes.legibility.model import BASIS, Legibility
 from stakes.models.base import VLM
 from stakes.models.identity import identity
-
-# Do two readers of the same questions fail alike? Rank correlations, and the shift in tokens between their curves.
-#
-# Two tables of right answers, questions × budgets, of the same questions at the same budgets:
-#
-# * ``rank_of_curves``: Spearman's correlation of the two error rates over budgets. Two curves that fall have one near
-# 1,
-#   whatever else they do;
-# * ``rank_of_questions``: Spearman's correlation, over questions, of the number of budgets at which each was right: do
-#   the same questions need many tokens?
-# * ``shift``: the d for which ``first(b) = second(b / 2^d)`` fits best, in doublings of tokens. Above 0 the first
-# needs
-#   more: 2^d times the tokens for the same error. Least squares over the budgets at which both sides are measured, the
-#   second curve straight between its budgets on a log axis; the interval resamples whole documents;
-# * ``half``: the tokens at which each curve passes an error of one half, None where it does not;
-# * ``only_first`` at a budget: questions that the first has right and the second has not.
-#
-#     found = align(reader_right, legible, documents, [32, 64, ..., 576])
-#     found.shift, found.low, found.high
-
 
 Array = NDArray[np.float64]
 FARTHEST, STEP = 2.0, 0.01  # doublings
 OVERLAP = 5  # budgets that must be measured on both sides of a shift
 RESAMPLES = 1000
 
+FAMILY, SPLIT = "forms", "calibration"
+SETTINGS = {"resolution": Setting("resolution"), "deletion": Setting("deletion")}
+ALL = "all"
+
 
 @dataclass(frozen=True)
 class Alignment:
-    """Two readers of the same questions; all lists go by budget."""
+    """The comparison of two readers of the same questions; all sequences go by budget."""
 
     questions: int
     documents: int
@@ -72,7 +70,7 @@ class Alignment:
     low: float
     high: float
     left_over: float
-    """Root mean square difference of the error rates that the shift leaves."""
+    """Root mean square difference of the error rates after the shift."""
     half: tuple[float | None, float | None]
     both: tuple[int, ...]
     only_first: tuple[int, ...]
@@ -89,33 +87,29 @@ def align(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Alignment:
-    """Compare two tables of right answers, questions × budgets."""
+    """Compare two tables of correct answers, [questions, budgets]."""
     a, b = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     if a.ndim != 2 or a.shape != b.shape or a.shape != (len(documents), len(budgets)):
-        raise BadInput(
-            f"two tables of {len(documents)} questions × {len(budgets)} budgets are compared, not of {a.shape} and "
-            f"{b.shape}"
-        )
+        shape = f"{len(documents)} questions x {len(budgets)} budgets"
+        raise BadInput(f"two tables of {shape} are needed, not of {a.shape} and {b.shape}")
     if len(budgets) < OVERLAP or list(budgets) != sorted(set(budgets)) or budgets[0] < 1:
         raise BadInput(f"a shift needs at least {OVERLAP} rising budgets of one token or more, not {list(budgets)}")
     unit = np.unique([str(name) for name in documents], return_inverse=True)[1]
-    number = int(unit.max()) + 1
+    size = np.bincount(unit)
     doublings = np.log2(np.asarray(budgets, dtype=float))
     errors = 1 - a.mean(0), 1 - b.mean(0)
     shift, left_over = best_shift(*errors, doublings)
+    wrong = np.zeros((2, len(size), len(budgets)))  # [table, document, budget]
+    np.add.at(wrong[0], unit, ~a)
+    np.add.at(wrong[1], unit, ~b)
     rng = np.random.default_rng(seed)
-    sums = [np.zeros((number, len(budgets))) for _ in range(2)]
-    for table, total in zip((a, b), sums, strict=True):
-        np.add.at(total, unit, ~table)
-    size = np.bincount(unit, minlength=number)
-    drawn = []
-    for weight in rng.multinomial(number, np.full(number, 1 / number), size=resamples):
-        rates = [weight @ total / (weight @ size) for total in sums]
-        drawn.append(best_shift(rates[0], rates[1], doublings)[0])
-    low, high = np.quantile(drawn, [0.025, 0.975]) if drawn else (shift, shift)
+    weights = rng.multinomial(len(size), np.full(len(size), 1 / len(size)), size=resamples)
+    rates = [weight @ wrong / (weight @ size) for weight in weights]  # [table, budget] of each resample
+    shifts = [best_shift(rate, other, doublings)[0] for rate, other in rates]
+    low, high = np.quantile(shifts or [shift], [0.025, 0.975])
     return Alignment(
         questions=len(a),
-        documents=number,
+        documents=len(size),
         budgets=tuple(int(budget) for budget in budgets),
         first=tuple(map(float, errors[0])),
         second=tuple(map(float, errors[1])),
@@ -125,20 +119,20 @@ def align(
         low=float(low),
         high=float(high),
         left_over=left_over,
-        half=(half_way(errors[0], doublings), half_way(errors[1], doublings)),
-        both=_counts(a & b),
-        only_first=_counts(a & ~b),
-        only_second=_counts(~a & b),
-        neither=_counts(~a & ~b),
+        half=(half_error(errors[0], doublings), half_error(errors[1], doublings)),
+        both=tuple((a & b).sum(0).tolist()),
+        only_first=tuple((a & ~b).sum(0).tolist()),
+        only_second=tuple((~a & b).sum(0).tolist()),
+        neither=tuple((~a & ~b).sum(0).tolist()),
     )
 
 
 def best_shift(first: Array, second: Array, doublings: Array) -> tuple[float, float]:
     """(d, root mean square difference): of shifts that fit equally well, the smallest."""
     shifts = np.arange(-FARTHEST, FARTHEST + STEP / 2, STEP).round(6)
-    places = doublings[None, :] - shifts[:, None]  # [shifts, budgets]: where the second curve is read
-    inside = (places >= doublings[0] - 1e-9) & (places <= doublings[-1] + 1e-9)
-    gaps = np.where(inside, np.interp(places, doublings, second) - first, 0.0) ** 2
+    positions = doublings[None, :] - shifts[:, None]  # [shifts, budgets]: where the second curve is read
+    inside = (positions >= doublings[0] - 1e-9) & (positions <= doublings[-1] + 1e-9)
+    gaps = np.where(inside, np.interp(positions, doublings, second) - first, 0.0) ** 2
     count = inside.sum(1)
     mean = np.where(count >= OVERLAP, gaps.sum(1) / np.maximum(count, 1), np.inf)
     tied = np.flatnonzero(mean <= mean.min() + 1e-12)
@@ -146,32 +140,22 @@ def best_shift(first: Array, second: Array, doublings: Array) -> tuple[float, fl
     return float(shifts[best]), float(np.sqrt(mean[best]))
 
 
-def half_way(errors: Array, doublings: Array, level: float = 0.5) -> float | None:
-    """The tokens at which a curve first falls to ``level``, straight between budgets on a log axis."""
+def half_error(errors: Array, doublings: Array) -> float | None:
+    """The tokens at which a curve first falls to one half, linear between budgets on a log axis."""
     for i in range(1, len(errors)):
-        if errors[i - 1] > level >= errors[i]:
-            part = (errors[i - 1] - level) / (errors[i - 1] - errors[i])
+        if errors[i - 1] > 0.5 >= errors[i]:
+            part = (errors[i - 1] - 0.5) / (errors[i - 1] - errors[i])
             return float(2 ** (doublings[i - 1] + part * (doublings[i] - doublings[i - 1])))
     return None
 
 
 def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
-    """Spearman's correlation of ranks, ties sharing theirs; 0 where one of the two never varies."""
-    from scipy.stats import rankdata
+    """Spearman's rank correlation; 0 where one of the two is constant."""
+    from scipy.stats import spearmanr
 
-    x, y = rankdata(first), rankdata(second)
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
-    return float(np.corrcoef(x, y)[0, 1])
-
-
-def _counts(table: NDArray[np.bool_]) -> tuple[int, ...]:
-    return tuple(int(count) for count in table.sum(0))
-
-
-FAMILY, SPLIT = "forms", "calibration"
-SETTINGS = {"resolution": Setting("resolution"), "deletion": Setting("deletion")}
-ALL = "all"
+    return float(spearmanr(first, second).statistic)
 
 
 @dataclass(frozen=True)
@@ -183,21 +167,12 @@ class Agreements:
     model: Mapping[str, str]
     engine: Mapping[str, str]
     questions: Mapping[str, int]
-    apart: Mapping[str, int]
-    found: Mapping[str, Mapping[str, Alignment]]
+    excluded: Mapping[str, int]
+    alignments: Mapping[str, Mapping[str, Alignment]]
 
     def record(self) -> dict[str, object]:
         """As JSON."""
-        return {
-            "basis": BASIS,
-            "pages": f"{FAMILY}/{SPLIT}",
-            "data": self.data,
-            "model": dict(self.model),
-            "engine": dict(self.engine),
-            "questions": dict(self.questions),
-            "apart": dict(self.apart),
-            "alignments": {how: {tier: asdict(one) for tier, one in row.items()} for how, row in self.found.items()},
-        }
+        return {"basis": BASIS, "pages": f"{FAMILY}/{SPLIT}", **asdict(self)}
 
 
 def run_agreement(
@@ -207,80 +182,41 @@ def run_agreement(
     *,
     per_tier: int = 300,
     engine: Legibility | None = None,
-    progress: Callable[[str], Progress] | None = None,
+    progress: Callable[[str], Progress | None] = lambda _: None,
 ) -> Agreements:
-    """Ask and read everything that the logs in ``out`` lack, and compare."""
-    asked = ask_pages(FAMILY, SPLIT, per_tier)
+    """Answer and read everything that the logs in ``out`` do not contain yet, and compare."""
+    samples = draw_samples(FAMILY, SPLIT, per_tier)
     engine = engine or Legibility()
-    study = Study(model, name, out, mechanism="resolution", progress=None)
     answers = {}
-    for how, setting in SETTINGS.items():
-        told = replace(study, progress=None if progress is None else progress(f"{name} by {how}"))
-        answers[how] = told.answers(FAMILY, asked, _lanes(asked), setting)
-    kept, apart = answerable(engine, asked)
-    reading = Study(engine, BASIS, out, mechanism="resolution", progress=progress(BASIS) if progress else None)
-    legible = reading.answers(FAMILY, kept, _lanes(kept))
-    tiers = list(dict.fromkeys(one.tier for one in kept))
+    for mechanism, setting in SETTINGS.items():
+        study = Study(model, name, out, mechanism="resolution", progress=progress(f"{name} by {mechanism}"))
+        answers[mechanism] = study.answers(FAMILY, samples, _grid(samples), setting)
+    located, excluded = answerable(engine, samples)
+    study = Study(engine, BASIS, out, mechanism="resolution", progress=progress(BASIS))
+    legible = study.answers(FAMILY, located, _grid(located))
+    tiers = list(dict.fromkeys(sample.tier for sample in located))
+    by_tier = {tier: [sample for sample in located if tier in (sample.tier, ALL)] for tier in (*tiers, ALL)}
     return Agreements(
-        data=take(asked, model, SETTINGS["resolution"]).data,
+        data=fingerprint_of(samples, model, SETTINGS["resolution"]).data,
         model=identity(model),
         engine=engine.identity(),
-        questions={tier: sum(one.tier == tier for one in kept) for tier in tiers},
-        apart=apart.by_tier,
-        found={
-            how: {
-                tier: _align(answered, legible, [one for one in kept if tier in (one.tier, ALL)])
-                for tier in (*tiers, ALL)
-            }
-            for how, answered in answers.items()
+        questions={tier: len(by_tier[tier]) for tier in tiers},
+        excluded=excluded.by_tier,
+        alignments={
+            mechanism: {tier: _align(answered, legible, rows) for tier, rows in by_tier.items()}
+            for mechanism, answered in answers.items()
         },
     )
 
 
-def agreement_tables(found: Agreements) -> list[Table]:
-    """Curves side by side for each mechanism, and what aligning them says."""
-    return [_table(how, found) for how in found.found]
+def _grid(samples: Sequence[Sample]) -> list[list[int]]:
+    """Every sample at every budget of the paper."""
+    return [[budget] * len(samples) for budget in PAPER_GRID]
 
 
-def _table(how: str, agreements: Agreements) -> Table:
-    found = agreements.found[how]
-    tiers = [tier for tier in found if tier != ALL]
-    columns = ["budget"]
-    for tier in tiers:
-        columns += [f"{tier}: model", f"{tier}: legibility"]
-    columns += ["right", "of these not legible"]
-    together = found[ALL]
-    rows: list[tuple[Cell, ...]] = []
-    for i, budget in enumerate(together.budgets):
-        row: list[Cell] = [budget]
-        for tier in tiers:
-            row += [found[tier].first[i], found[tier].second[i]]
-        rows.append((*row, together.both[i] + together.only_first[i], together.only_first[i]))
-    findings = [
-        f"{sum(agreements.questions.values())} questions on {together.documents} pages; "
-        f"{sum(agreements.apart.values())} more are set apart: their answer is not found at native size"
-    ]
-    for tier, one in found.items():
-        findings.append(
-            f"{tier}: rank correlation {one.rank_of_curves:.3f} of the curves, {one.rank_of_questions:.3f} of the "
-            f"questions; the model needs 2^{one.shift:+.2f} = {2**one.shift:.2f} times the tokens "
-            f"[{2**one.low:.2f}, {2**one.high:.2f}], which leaves {one.left_over:.3f}; half are lost at "
-            f"{_tokens(one.half[0])} tokens (model) and {_tokens(one.half[1])} (legibility)"
-        )
-    title = f"Synthetic forms: errors of the model by {how} beside legibility"
-    return Table(f"agreement-{how}", title, tuple(columns), tuple(rows), tuple(findings), {"basis": BASIS})
-
-
-def _align(answered: Mapping[Key, Outcome], legible: Mapping[Key, Outcome], asked: Sequence[Asked]) -> Alignment:
-    tables = [
-        [[found[one.id, budget].correct for budget in PAPER_GRID] for one in asked] for found in (answered, legible)
-    ]
-    return align(tables[0], tables[1], [one.document for one in asked], PAPER_GRID)
-
-
-def _lanes(asked: Sequence[Asked]) -> list[list[int]]:
-    return [[budget] * len(asked) for budget in PAPER_GRID]
-
-
-def _tokens(value: float | None) -> str:
-    return "none of these" if value is None else f"{value:.0f}"
+def _align(answered: Mapping[Key, Outcome], legible: Mapping[Key, Outcome], samples: Sequence[Sample]) -> Alignment:
+    first, second = (
+        [[found[sample.id, budget].correct for budget in PAPER_GRID] for sample in samples]
+        for found in (answered, legible)
+    )
+    return align(first, second, [sample.document for sample in samples], PAPER_GRID)

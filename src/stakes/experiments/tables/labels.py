@@ -1,30 +1,37 @@
-"""Do the tiers track real consequence, and can they be learnt? The rule on real question texts.
+"""The rule and the learned signal on real questions.
 
-Rule against the gold answer's content, and a learned signal that predicts the tier from the question alone. With a
-judge (``--judge`` a labels file or an address) also rule against judge, and a signal learnt from the judge's labels.
-Needs a samples file with real questions (``--data docvqa=FILE``); no image is opened. Paper, tables
-"Label validation" and "Automatic consequence prediction".
+Do the tiers track real consequence, and can they be learned? The rule against the content of the gold answer, and a
+learned signal that predicts the tier from the question alone. With a judge (``--judge``, a labels file or an address)
+also the rule against the judge, and a signal learned from the judge's labels. Needs a samples file with real questions
+(``--data docvqa=FILE``); no image is opened. Paper, tables "Label validation" and "Automatic consequence prediction".
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput
 from stakes.experiments.study import Study
-from stakes.experiments.table import Cell, Table
+from stakes.experiments.table import Row, Table
 from stakes.published import figures
-from stakes.signals import KeywordRule
-from stakes.signals.agreement import Confusion, count_kinds, gold_check, is_quantitative
-from stakes.signals.crossval import score_folds
+from stakes.signals import Judge, KeywordRule
+from stakes.signals.agreement import KINDS, Confusion, gold_check
+from stakes.signals.crossval import Scores, score_folds
 from stakes.signals.validation import predict_judge, validate_with_judge
 
-OURS = "stakes"  # no model is asked
-JUDGED = 100  # questions of each tier that the judge is asked about, as in the paper
+# the model only names the file's tables; it answers nothing
+OPTIONS = frozenset({"--model", "--data", "--folder", "-o", "--judge", "--judge-model", "--judge-key-env"})
+DATASETS = ("docvqa",)
+SOURCE = "stakes"
+JUDGED = 100  # questions of each tier that the judge labels, as in the paper
+CELLS = ("HH", "LL", "HL", "LH")
 COLUMNS = ("source", "check", "questions", "agreement", "kappa", "H/H", "L/L", "H/L", "L/H")
 
 
 def answers(_study: Study) -> int:
-    """How many answers it takes: none, only texts are read."""
+    """No answers: only texts are read."""
     return 0
 
 
@@ -33,86 +40,75 @@ def table(study: Study) -> Table:
     source = study.data.get("docvqa", "")
     if not Path(source).is_file():
         raise BadInput("labels are validated on real question texts; give a samples file: --data docvqa=FILE")
-    read, rule = read_samples(source), KeywordRule()
-    tiers = [rule(sample.question).tier for sample in read]
-    gold = gold_check(sample.answers for sample in read)
-    found = Confusion.of(tiers, gold, ("high", "low"))
-    shares = {
-        tier: sum(is_quantitative(s.answers) for s, t in zip(read, tiers, strict=True) if t == tier)
-        / max(1, tiers.count(tier))
-        for tier in ("high", "low")
-    }
-    documents = [sample.document or sample.id for sample in read]
-    learnt = score_folds([s.question for s in read], tiers, documents, dearest="high", repeats=2)
-    rows: list[tuple[Cell, ...]] = [
-        (OURS, "gold answer", len(read), found.agreement, found.kappa, *_cells(found)),
-        (OURS, "learned signal, documents held out", len(read), learnt.accuracy, learnt.kappa, *[None] * 4),
-    ]
-    said, told = _by_judge(study, read)
-    rows += said
+    samples, rule = read_samples(source), KeywordRule()
+    tiers = [rule(sample.question).tier for sample in samples]
+    gold = Confusion.of(tiers, gold_check(sample.answers for sample in samples), ("high", "low"))
+    high, low = (quantitative / max(1, quantitative + other) for quantitative, other in gold.counts)
+    documents = [sample.document or sample.id for sample in samples]
+    learned = score_folds([s.question for s in samples], tiers, documents, most_expensive="high", repeats=2)
+    judge_rows, judge_findings = _by_judge(study.judge, samples)
     printed, predicted = figures()["label_validation"], figures()["predictor"]["rule_tier"]
-    check = printed["gold_answer"]
-    rows += [
-        ("published", "gold answer", check["n"], check["agree"], check["kappa"],
-         *(check[key] for key in ("HH", "LL", "HL", "LH"))),
-        ("published", "learned signal", predicted["n"], predicted["acc"], predicted["kappa"], *[None] * 4),
-        ("published", "LLM judge", printed["llm_judge"]["n"], printed["llm_judge"]["agree"],
-         printed["llm_judge"]["kappa"], *(printed["llm_judge"][key] for key in ("HH", "LL", "HL", "LH"))),
-    ]  # fmt: skip
     return Table(
         name="labels",
         title="Label validation and prediction on real questions",
         columns=COLUMNS,
-        rows=tuple(rows),
-        findings=(
-            f"quantitative answers: {shares['high']:.1%} of high and {shares['low']:.1%} of low questions (published "
-            "90.3 % and 32.0 %)",
-            *told,
+        rows=(
+            _confusion_row("gold answer", gold),
+            _scores_row("learned signal, documents held out", len(samples), learned),
+            *judge_rows,
+            _published_row("gold answer", printed["gold_answer"]),
+            ("published", "learned signal", predicted["n"], predicted["acc"], predicted["kappa"], *[None] * 4),
+            _published_row("LLM judge", printed["llm_judge"]),
         ),
-        meta={"questions": len(read), "rule": "keywords"},
+        findings=(
+            f"quantitative answers: {high:.1%} of high and {low:.1%} of low questions (published 90.3 % and 32.0 %)",
+            *judge_findings,
+        ),
+        meta={"questions": len(samples), "rule": "keywords"},
     )
 
 
-def _by_judge(study: Study, read: list[Sample]) -> tuple[list[tuple[Cell, ...]], list[str]]:
-    """Rows and findings of rule against judge; that it was not asked where there is none."""
-    judge = study.judge
+def _by_judge(judge: Judge | None, samples: list[Sample]) -> tuple[list[Row], list[str]]:
+    """Rows and findings of the rule against the judge."""
     if judge is None:
         return [], ["the LLM judge was not asked: give its labels file or its address with --judge"]
-    if judge.offline:  # a labels file may cover a part; whoever is asked is asked about the sample alone
-        verdicts = judge.read([s.question for s in read], [s.id for s in read])
-        read = [sample for sample, verdict in zip(read, verdicts, strict=True) if verdict.decided]
+    if judge.offline:  # a labels file may cover a part; a served judge reads the drawn sample only
+        verdicts = judge.read([s.question for s in samples], [s.id for s in samples])
+        samples = [sample for sample, verdict in zip(samples, verdicts, strict=True) if verdict.decided]
     rule = KeywordRule()
-    tiers = [rule(sample.question).tier for sample in read]
+    tiers = [rule(sample.question).tier for sample in samples]
     each = min(JUDGED, tiers.count("high"), tiers.count("low"))
     if not each:
         raise BadInput(f"{judge.name} has no label of questions that the rule calls high and low; check their ids")
-    seen = validate_with_judge([s.question for s in read], judge, ids=[s.id for s in read], per_tier=each)
-    assert seen.confusion is not None  # there is a judge
-    rows: list[tuple[Cell, ...]] = [
-        (OURS, f"LLM judge ({judge.name})", seen.confusion.n, seen.agreement, seen.kappa, *_cells(seen.confusion))
-    ]
-    kinds = ", ".join(f"{count} {kind}" for kind, count in count_kinds(seen.disagreements).items() if count)
-    told = [f"judge: {seen.unjudged} of {len(seen.sampled)} undecided; disagreements: {kinds or 'none'}"]
-    picked = [read[i] for i in seen.judged]  # an undecided one would be asked again
+    validated = validate_with_judge([s.question for s in samples], judge, ids=[s.id for s in samples], per_tier=each)
+    rows = [_confusion_row(f"LLM judge ({judge.name})", validated.confusion)]
+    counts = Counter(kind for _, kind in validated.disagreements)
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if kind in counts)
+    judged = [samples[i] for i in validated.judged]  # an undecided one would be judged again
+    undecided = f"{len(validated.sampled) - len(judged)} of {len(validated.sampled)} undecided"
+    findings = [f"judge: {undecided}; disagreements: {kinds or 'none'}"]
     try:
-        learnt = predict_judge(
-            [s.question for s in picked],
+        scores = predict_judge(
+            [s.question for s in judged],
             judge,
-            ids=[s.id for s in picked],
-            groups=[s.document or s.id for s in picked],
+            ids=[s.id for s in judged],
+            groups=[s.document or s.id for s in judged],
             repeats=2,
         )
     except BadInput as error:
-        return rows, [*told, f"no signal was learnt from the judge's labels: {error}"]
-    assert learnt.report is not None  # there is a judge
-    scores = learnt.report.grouped
-    assert scores is not None  # there are documents
+        return rows, [*findings, f"no signal was learned from the judge's labels: {error}"]
     name = "learned signal on the judge's labels, documents held out"
-    rows.append((OURS, name, len(picked), scores.accuracy, scores.kappa, *[None] * 4))
-    return rows, told
+    return [*rows, _scores_row(name, len(judged), scores)], findings
 
 
-def _cells(found: Confusion) -> tuple[int, int, int, int]:
-    """H/H, L/L, H/L, L/H."""
-    (hh, hl), (lh, ll) = found.counts
-    return hh, ll, hl, lh
+def _confusion_row(check: str, confusion: Confusion) -> Row:
+    (hh, hl), (lh, ll) = confusion.counts
+    return SOURCE, check, confusion.n, confusion.agreement, confusion.kappa, hh, ll, hl, lh
+
+
+def _scores_row(check: str, count: int, scores: Scores) -> Row:
+    return SOURCE, check, count, scores.accuracy, scores.kappa, None, None, None, None
+
+
+def _published_row(check: str, printed: Mapping[str, Any]) -> Row:
+    return "published", check, printed["n"], printed["agree"], printed["kappa"], *(printed[cell] for cell in CELLS)

@@ -1,18 +1,28 @@
-"""Within-task attribution: one task, two tiers of equal sensitivity. Does spending by cost help, and only that?
+"""Cost, content and anti against uniform on one task.
 
-Pre-specified (512, 96) against uniform 304, content and anti, at one realised total. Never the optimum of the same
-sample. Paper, table "Within-task attribution result".
+Within-task attribution: two tiers of equal sensitivity, so that only the cost label can explain a gain. Pre-specified
+(512, 96) against uniform 304, content and anti, at one realized total; never the optimum of the same sample. Paper,
+table "Within-task attribution result".
 """
 
 from stakes.experiments.study import Arms, Study
-from stakes.experiments.table import COLUMNS, Table, measured_rows, published_rows, spell_interval, spell_p
+from stakes.experiments.table import (
+    ARM_COLUMNS,
+    EITHER_MECHANISM,
+    Table,
+    arm_rows,
+    format_interval,
+    format_p,
+    published_arm_rows,
+)
 from stakes.published import figures
 
+OPTIONS, DATASETS = EITHER_MECHANISM, ("docvqa",)
 BUDGETS, COSTS = {"high": 512, "low": 96}, {"high": 5.0, "low": 1.0}
 
 
 def answers(study: Study) -> int:
-    """How many answers it takes."""
+    """The number of answers."""
     return 4 * 2 * study.per_tier
 
 
@@ -23,44 +33,45 @@ def measure(study: Study, dataset: str = "docvqa") -> Arms:
 
 
 def table(study: Study) -> Table:
-    """Ours above the published ones."""
-    source, found = study.source("docvqa"), measure(study)
+    """Ours above the published rows."""
+    source, arms = study.source("docvqa"), measure(study)
     printed = figures()["within_task_docvqa"]
-    gain = spell_interval(printed["delta_cwe_ci_r5"])
-    theirs = published_rows(printed["arms"], printed["total_budget"], {"cost": (gain, printed["break_even"])})
+    extra = {"cost": (format_interval(printed["delta_cwe_ci_r5"]), printed["break_even"])}
     return Table(
         name="within-task",
-        title=f"Within-task attribution: {study.name} on {source}, by {found.plan.mechanism}",
-        columns=COLUMNS,
-        rows=(*measured_rows(found.comparison, study.name), *theirs),
-        findings=findings(found),
+        title=f"Within-task attribution: {study.name} on {source}, by {arms.plan.mechanism}",
+        columns=ARM_COLUMNS,
+        rows=(
+            *arm_rows(arms.comparison, study.name),
+            *published_arm_rows(printed["arms"], printed["total_budget"], extra),
+        ),
+        findings=findings(arms),
         meta={
             "model": study.name,
             "data": source,
             "split": study.split,
-            "questions": dict(found.comparison.counts),
-            "documents": found.comparison.documents,
+            "questions": dict(arms.comparison.counts),
+            "documents": arms.comparison.documents,
             "budgets": BUDGETS,
-            "total": found.plan.total,
-            "deviation": found.deviation,
-            "mechanism": found.plan.mechanism,
+            "total": arms.plan.total,
+            "deviation": arms.deviation,
+            "mechanism": arms.plan.mechanism,
         },
     )
 
 
-def findings(found: Arms) -> tuple[str, ...]:
-    """What the arms say, in the paper's order of claims."""
-    rows = {row.arm: row for row in found.comparison.rows}
-    dear = found.comparison.dearest
-    before = rows["uniform"].errors[dear]
-    said = []
+def findings(arms: Arms) -> tuple[str, ...]:
+    """The effect of each arm on the most expensive tier, in the paper's order of claims."""
+    tier = arms.comparison.most_expensive
+    before = arms.rows["uniform"].errors[tier]
+    sentences = []
     for arm, claim in (("cost", "lower"), ("content", "indistinguishable"), ("anti", "higher")):
-        row = rows[arm]
-        assert row.dear is not None
-        after = row.errors[dear]
-        seen = "indistinguishable" if row.dear.p >= 0.05 else "lower" if after < before else "higher"
-        agrees = "as published" if seen == claim else f"published: {claim}"
-        said.append(
-            f"{arm}: {dear}-tier error {before:.3f} -> {after:.3f}, {seen} (p = {spell_p(row.dear.p)}; {agrees})"
+        row = arms.rows[arm]
+        assert row.high_cost is not None
+        after, p = row.errors[tier], row.high_cost.p
+        effect = "indistinguishable" if p >= 0.05 else "lower" if after < before else "higher"
+        agrees = "as published" if effect == claim else f"published: {claim}"
+        sentences.append(
+            f"{arm}: {tier}-tier error {before:.3f} -> {after:.3f}, {effect} (p = {format_p(p)}; {agrees})"
         )
-    return tuple(said)
+    return tuple(sentences)

@@ -1,11 +1,12 @@
-"""Who serves the model on this machine? An OpenAI-compatible app over it, which batches what comes together.
+"""Serves a model on this machine as an OpenAI-compatible app, with dynamic batching.
 
     python -m stakes.gateway.local_server.app ./my-vlm --port 8000
     stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1
 
-``POST /v1/chat/completions`` and ``POST /v1/responses`` (whole or streamed) and ``GET /v1/models``. Images are taken as
-they are sent, since the client has resized them: one whose sides are on the family's grid is not touched, unless it is
-above what the checkpoint's own processor allows. Any other goes through that processor, as on every server.
+It has ``POST /v1/chat/completions`` and ``POST /v1/responses`` (whole or streamed) and ``GET /v1/models``. Images are
+used as they are sent, since the client has resized them: an image whose sides are on the family's grid is not touched,
+unless it is above what the checkpoint's own processor allows. Any other goes through that processor, as on every
+server.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from stakes.errors import BadInput, InfeasibleBudget
-from stakes.gateway.local_server.batching import Full, Gathering
-from stakes.gateway.local_server.replies import Refused, Told, completion, events, models, response, response_events
-from stakes.gateway.local_server.request import Ask, read_ask
+from stakes.gateway.local_server.batching import DynamicBatcher, QueueFull
+from stakes.gateway.local_server.replies import ApiError, Completion, completion_reply
+from stakes.gateway.local_server.request import ApiRequest, read_request
 from stakes.gateway.proxy.request import Api
 from stakes.models.base import Request as Question
 from stakes.models.identity import native_tokens
@@ -43,92 +44,92 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 64 << 20  # of a request; the largest page of 16384 tokens as PNG is half of that
-LOOK_S = 0.25  # how often somebody who waits is looked after
+DISCONNECT_POLL_S = 0.25  # how often a waiting request checks whether its client is still there
 
 log = logging.getLogger(__name__)
 
 
-def app_of(model: LocalVLM, name: str, *, batch: int = 32, wait_s: float = 0.005, waiting: int = 512) -> Starlette:
-    """The app; ``batch`` requests at most are put to the model at once, ``waiting`` more may wait for their turn."""
-    desk = Desk(model)
+def create_model_app(
+    model: LocalVLM, name: str, *, batch: int = 32, wait_s: float = 0.005, waiting: int = 512
+) -> Starlette:
+    """The app; the model answers at most ``batch`` requests at once, and ``waiting`` more may queue."""
+    worker = ModelWorker(model)
 
     @asynccontextmanager
-    async def open_for_business(app: Starlette) -> AsyncIterator[None]:
-        gathering = app.state.gathering = Gathering(desk.answer, most=batch, wait_s=wait_s, waiting=waiting)
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.batcher = DynamicBatcher(worker.answer, most=batch, wait_s=wait_s, waiting=waiting)
         try:
             yield
         finally:
-            await run_in_threadpool(gathering.close)
+            await run_in_threadpool(app.state.batcher.close)
 
-    async def answer(request: Request, api: Api) -> Response:
-        body = await _body(request)
-        ask = await run_in_threadpool(read_ask, body, name, api)
+    async def answer(http: Request, api: Api) -> Response:
+        request = await run_in_threadpool(read_request, await _read_json(http), name, api)
         try:
-            told = await _when_told(request, request.app.state.gathering.submit(ask))
-        except Full as error:
-            raise Refused(f"{error}; ask again in a second", 429, "too_many_requests", after_s=1) from None
+            completion = await _result_while_connected(http, http.app.state.batcher.submit(request))
+        except QueueFull as error:
+            raise ApiError(f"{error}; ask again in a second", 429, "too_many_requests", after_s=1) from None
         except (BadInput, InfeasibleBudget) as error:
-            raise Refused(str(error)) from None
+            raise ApiError(str(error)) from None
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
-        except Exception as error:  # it stays in the log: a message of some library may hold anything
+        except Exception as error:  # only in the log: a library's message may hold anything
             log.error("a request failed", exc_info=error)
-            raise Refused("the model failed; the server's log says why", 500, "model_failed") from None
-        if ask.stream:
-            said = events(name, told, with_usage=ask.stream_usage) if api == "chat" else response_events(name, told)
-            return Response("".join(said), media_type="text/event-stream")
-        return JSONResponse(completion(name, told) if api == "chat" else response(name, told))
+            raise ApiError("the model failed; the server's log says why", 500, "model_failed") from None
+        return completion_reply(api, name, completion, stream=request.stream, with_usage=request.stream_usage)
 
-    async def listed(_: Request) -> Response:
-        return JSONResponse(models(name))
+    async def list_models(_: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model", "owned_by": "stakes"}]})
 
     return Starlette(
         routes=[
             Route("/v1/chat/completions", partial(answer, api="chat"), methods=["POST"]),
             Route("/v1/responses", partial(answer, api="responses"), methods=["POST"]),
-            Route("/v1/models", listed, methods=["GET"]),
+            Route("/v1/models", list_models, methods=["GET"]),
         ],
-        lifespan=open_for_business,
-        exception_handlers={Refused: _refused, HTTPException: _no_such_page},
+        lifespan=lifespan,
+        exception_handlers={ApiError: _error_reply, HTTPException: _error_reply},
     )
 
 
-class Desk:
-    """Puts what was asked to the model, and counts tokens as an engine does; used by one thread at a time."""
+class ModelWorker:
+    """Runs requests on the model and counts tokens as an engine does; used by one thread at a time."""
 
     def __init__(self, model: LocalVLM) -> None:
         self.model = model
         self.context = int(model.model.config.get_text_config().max_position_embeddings)
 
-    def answer(self, asks: Sequence[Ask]) -> list[Told]:
-        """One answer for each; those of one answer length share the model's batches."""
-        text_tokens = [len(self.model.processor.ids(ask.question, 1)) - 1 for ask in asks]
+    def answer(self, requests: Sequence[ApiRequest]) -> list[Completion]:
+        """One answer for each; requests with the same answer length share the model's batches."""
+        text_tokens = [len(self.model.processor.ids(one.question.question, 1)) - 1 for one in requests]
         by_length: dict[int, list[int]] = defaultdict(list)
-        for i, ask in enumerate(asks):
-            by_length[self._length(ask, text_tokens[i])].append(i)
-        told: dict[int, Told] = {}
+        for i, request in enumerate(requests):
+            by_length[self._answer_length(request, text_tokens[i])].append(i)
+        completions: dict[int, Completion] = {}
         for length, members in by_length.items():
             model = self.model if length == self.model.max_new_tokens else replace(self.model, max_new_tokens=length)
-            answers = model.answer([self._question(asks[i]) for i in members])
+            answers = model.answer([self._with_budget(requests[i].question) for i in members])
             for i, answer in zip(members, answers, strict=True):
-                words = length if answer.truncated else 1 + len(self._ids(answer.text))
-                image = answer.realised_tokens
-                told[i] = Told(answer.text, answer.truncated, text_tokens[i] + image, image, words, asks[i].left_out)
-        return [told[i] for i in range(len(asks))]
+                ids = self.model.processor.tokenizer(answer.text, add_special_tokens=False)["input_ids"]
+                image, output = answer.realised_tokens, length if answer.truncated else 1 + len(ids)
+                prompt, left_out = text_tokens[i] + image, requests[i].left_out
+                completions[i] = Completion(answer.text, answer.truncated, prompt, image, output, left_out)
+        return [completions[i] for i in range(len(requests))]
 
-    def _question(self, ask: Ask) -> Question:
-        """A size on the family's grid is given as its own budget, to which fitting is the identity."""
-        width, height = ask.image.size
+    def _with_budget(self, question: Question) -> Question:
+        """A size on the family's grid becomes its own budget, so that fitting does not change the image."""
+        width, height = question.image.size
         kind, bounds = family(self.model.family), self.model.processor.images.size
         if kind.factor is None or kind.min_pixels is None or width % kind.factor or height % kind.factor:
-            return Question(ask.image, ask.question)
+            return question
         if not kind.min_pixels <= width * height <= int(bounds["longest_edge"]):
-            return Question(ask.image, ask.question)
-        return Question(ask.image, ask.question, budget=width * height // kind.factor**2)
+            return question
+        return replace(question, budget=width * height // kind.factor**2)
 
-    def _length(self, ask: Ask, text_tokens: int) -> int:
-        length = self.model.max_new_tokens if ask.max_tokens is None else ask.max_tokens
-        image = native_tokens(self.model, *ask.image.size, "deletion")  # within the checkpoint's own bounds
+    def _answer_length(self, request: ApiRequest, text_tokens: int) -> int:
+        length = self.model.max_new_tokens if request.max_tokens is None else request.max_tokens
+        width, height = request.question.image.size
+        image = native_tokens(self.model, width, height, "deletion")  # in the checkpoint's own bounds
         if text_tokens + image + length > self.context:
             raise BadInput(
                 f"a text of {text_tokens} tokens, an image of {image} and an answer of up to {length} are more than "
@@ -136,56 +137,45 @@ class Desk:
             )
         return length
 
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self.model.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
 
-
-async def _body(request: Request) -> Any:
+async def _read_json(http: Request) -> Any:
     data = bytearray()
     try:
-        async for part in request.stream():
+        async for part in http.stream():
             data += part
             if len(data) > MOST_BYTES:
                 most = MOST_BYTES >> 20
-                raise Refused(f"the request is larger than {most} MB; send a smaller image", 413, "too_large")
+                raise ApiError(f"the request is larger than {most} MB; send a smaller image", 413, "too_large")
     except ClientDisconnect:
-        raise Refused("the request was cut off", 499, "cut_off") from None
+        raise ApiError("the request was cut off", 499, "cut_off") from None
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise Refused("the body is not JSON", code="invalid_json") from None
+        raise ApiError("the body is not JSON", code="invalid_json") from None
 
 
-async def _when_told(request: Request, future: Future[Told]) -> Told:
-    """The answer, unless whoever asked hangs up: then it is not asked for any more."""
+async def _result_while_connected(http: Request, future: Future[Completion]) -> Completion:
+    """The answer; if the client disconnects first, the request is cancelled."""
     waiting = asyncio.wrap_future(future)
-    while not (await asyncio.wait({waiting}, timeout=LOOK_S))[0]:
-        if await request.is_disconnected():
+    while not (await asyncio.wait({waiting}, timeout=DISCONNECT_POLL_S))[0]:
+        if await http.is_disconnected():
             waiting.cancel()
             raise ClientDisconnect
     return waiting.result()
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+async def _error_reply(http: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        where = f"{http.method} {http.url.path}"
+        error = ApiError(f"there is nothing at {where:.200} ({error.detail})", error.status_code, "not_found")
+    assert isinstance(error, ApiError)
     return error.reply()
 
 
-async def _no_such_page(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    where = f"{request.method} {request.url.path}"
-    return Refused(f"there is nothing at {where:.200} ({error.detail})", error.status_code, "not_found").reply()
-
-
 def main(
-    model: str,
-    name: str | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    max_tokens: int | None = None,
+    model: str, name: str | None = None, host: str = "127.0.0.1", port: int = 8000, max_tokens: int | None = None
 ) -> None:
-    """Serve a local folder or a hub name; the address is printed once it can be asked."""
+    """Serve a local folder or a hub name. The address is printed once the server is ready."""
     from stakes.gateway.run import serve
     from stakes.models import load
     from stakes.models.local.vlm import LocalVLM
@@ -193,7 +183,7 @@ def main(
     loaded = load(model, max_new_tokens=max_tokens)
     if not isinstance(loaded, LocalVLM):
         raise BadInput(f"{model!r} is not a model on this machine, so there is nothing to serve; give a folder")
-    app = app_of(loaded, name or Path(model).name)
+    app = create_model_app(loaded, name or Path(model).name)
     serve(app, host, port, lambda address: print(f"{address}/v1", flush=True))
 
 

@@ -1,11 +1,11 @@
-"""How do requests that come at the same time share one batch? A queue, one thread, and a moment of patience.
+"""Dynamic batching: requests that arrive at the same time share one batch of the model.
 
-    gather = Gathering(answer_all, most=32)
-    gather.submit(ask).result()
+    batcher = DynamicBatcher(answer_all, most=32)
+    batcher.submit(request).result()
 
-The thread takes what waits, up to ``most``, and gives others ``wait_s`` to join the first of a batch; while a batch is
-being answered the next one fills. A batch that fails is asked again one by one, so that a bad request is told so and
-its neighbours are answered. What was cancelled before its turn (the client went away) is never asked.
+One thread takes what is queued, up to ``most``, and waits ``wait_s`` for others to join the first of a batch; while a
+batch runs, the next one fills. A batch that fails is run again one by one, so that a bad request fails alone. A request
+that is cancelled before its turn (the client disconnected) is never run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from stakes.errors import StakesError
@@ -24,72 +23,65 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-class Full(StakesError):
-    """More wait than may wait."""
+class QueueFull(StakesError):
+    """As many requests are waiting as may wait."""
 
 
-@dataclass
-class _Waiting(Generic[A, B]):
-    one: A
-    future: Future[B] = field(default_factory=Future)
-
-
-class Gathering(Generic[A, B]):
-    """``answer``: a list of asks -> as many answers; it is called from one thread only."""
+class DynamicBatcher(Generic[A, B]):
+    """``answer`` maps a list of requests to as many answers; it is called from one thread only."""
 
     def __init__(
         self, answer: Callable[[Sequence[A]], list[B]], *, most: int = 32, wait_s: float = 0.005, waiting: int = 512
     ) -> None:
         self.answer, self.most, self.wait_s = answer, most, wait_s
-        self.sizes: list[int] = []  # of the last batches, newest last
-        self._queue: queue.Queue[_Waiting[A, B] | None] = queue.Queue(waiting)
-        self._thread = threading.Thread(target=self._work, daemon=True, name="stakes-gathering")
+        self.sizes: list[int] = []  # of the last 100 batches, newest last
+        self._queue: queue.Queue[tuple[A, Future[B]] | None] = queue.Queue(waiting)
+        self._thread = threading.Thread(target=self._run, daemon=True, name="stakes-batcher")
         self._thread.start()
 
-    def submit(self, one: A) -> Future[B]:
-        """Where its answer will be."""
-        waiting: _Waiting[A, B] = _Waiting(one)
+    def submit(self, request: A) -> Future[B]:
+        """Queue a request; returns the future of its answer."""
+        future: Future[B] = Future()
         try:
-            self._queue.put_nowait(waiting)
+            self._queue.put_nowait((request, future))
         except queue.Full:
-            raise Full(f"{self._queue.maxsize} requests are waiting already") from None
-        return waiting.future
+            raise QueueFull(f"{self._queue.maxsize} requests are waiting already") from None
+        return future
 
     def close(self) -> None:
-        """Answer what waits, then end."""
+        """Answer what is queued, then stop the thread."""
         self._queue.put(None)
         self._thread.join()
 
-    def _work(self) -> None:
-        while (first := self._queue.get()) is not None:
-            batch, until, last = [first], time.monotonic() + self.wait_s, False
-            while len(batch) < self.most and not last:
+    def _run(self) -> None:
+        while (entry := self._queue.get()) is not None:
+            batch, until = [entry], time.monotonic() + self.wait_s
+            while len(batch) < self.most:
                 try:
-                    more = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                    entry = self._queue.get(timeout=max(0.0, until - time.monotonic()))
                 except queue.Empty:
                     break
-                if more is None:
-                    last = True
-                else:
-                    batch.append(more)
-            self._answer([waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()])
-            if last:
+                if entry is None:
+                    break
+                batch.append(entry)
+            self._answer([(request, future) for request, future in batch if future.set_running_or_notify_cancel()])
+            if entry is None:
                 return
 
-    def _answer(self, batch: list[_Waiting[A, B]]) -> None:
+    def _answer(self, batch: list[tuple[A, Future[B]]]) -> None:
         if not batch:
             return
         self.sizes = [*self.sizes[-99:], len(batch)]
         try:
-            answers = self.answer([waiting.one for waiting in batch])
+            answers = self.answer([request for request, _ in batch])
             if len(answers) != len(batch):
                 raise RuntimeError(f"{len(answers)} answers to {len(batch)} requests")
         except Exception as error:
             if len(batch) == 1:
-                batch[0].future.set_exception(error)
-                return
-            for waiting in batch:
-                self._answer([waiting])
+                batch[0][1].set_exception(error)
+            else:
+                for one in batch:
+                    self._answer([one])
             return
-        for waiting, answer in zip(batch, answers, strict=True):
-            waiting.future.set_result(answer)
+        for (_, future), answer in zip(batch, answers, strict=True):
+            future.set_result(answer)

@@ -1,8 +1,8 @@
-"""Who sees the live page, and what is it made of? Three files, one JSON object and the images that are kept.
+"""The gateway's dashboard: three static files, one JSON object and the images that are kept.
 
-``/`` and ``/stakes/…`` answer this machine only: a loopback peer that asked for a loopback name (a name of somebody
-else's that resolves to 127.0.0.1 is how web pages reach into machines) and came through no proxy. With keys of its own
-the gateway shows the empty page to everybody and its numbers to whoever has a key.
+``/`` and ``/stakes/…`` answer this machine only: the peer is loopback, the Host header is a loopback name (a foreign
+name that resolves to 127.0.0.1 is how web pages reach into machines), and no proxy forwarded the request. A gateway
+with keys of its own shows the empty dashboard to everybody and its numbers to whoever has a key.
 """
 
 import ipaddress
@@ -17,15 +17,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from stakes.gateway.monitoring.metrics import Metrics
-from stakes.gateway.monitoring.recent import Recent
+from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.proxy.errors import Refused, error_body
-from stakes.gateway.proxy.upstream import Doorkeeper
-from stakes.gateway.reload import Rules, cautions
+from stakes.gateway.proxy.upstream import Authenticator
+from stakes.gateway.reload import Rules, policy_warnings
 
-FILES = Path(__file__).with_name("page")
-MEDIA_TYPES = {"index.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
+ASSETS = Path(__file__).with_name("assets")
+MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+TOKEN_COUNTS = ("native", "budgeted", "predicted", "saved", "actual")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-_SAFE = {
+_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -33,63 +34,60 @@ _SAFE = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-_NOT_HERE = (
-    "the live page answers only this machine, on 127.0.0.1 or localhost; give the gateway keys (--key-file) to see it "
-    "from another"
-)
 
 
-def routes(keeper: Doorkeeper, recent: Recent, tell: Callable[[], Mapping[str, Any]]) -> list[Route]:
-    """The page's routes; ``tell`` gives what ``/stakes/state`` shows."""
+def routes(
+    authenticator: Authenticator, recent: RecentDecisions, get_state: Callable[[], Mapping[str, Any]]
+) -> list[Route]:
+    """The dashboard's routes; ``get_state`` gives the body of ``/stakes/state``."""
 
-    def let_in(request: Request) -> None:
-        if keeper.own:
-            keeper.check(request.headers.get("authorization", "").encode("latin-1"))
+    def check_access(request: Request) -> None:
+        if authenticator.own:
+            authenticator.check(request.headers.get("authorization", "").encode("latin-1"))
         elif not is_local(request):
-            raise Refused(403, "not_local", _NOT_HERE)
+            raise Refused(
+                403,
+                "not_local",
+                "the dashboard answers only this machine, on 127.0.0.1 or localhost; give the gateway keys "
+                "(--key-file) to see it from another",
+            )
 
     async def file(request: Request) -> Response:
-        if not keeper.own:
-            let_in(request)
-        name = request.url.path.rpartition("/")[2] or "index.html"
-        return Response((FILES / name).read_bytes(), media_type=MEDIA_TYPES[name], headers=_SAFE)
+        if not authenticator.own:
+            check_access(request)
+        path = ASSETS / (request.url.path.rpartition("/")[2] or "dashboard.html")
+        return Response(path.read_bytes(), media_type=MEDIA_TYPES[path.suffix], headers=_HEADERS)
 
     async def state(request: Request) -> Response:
-        let_in(request)
-        return JSONResponse(dict(tell()), headers=_SAFE)
+        check_access(request)
+        return JSONResponse(dict(get_state()), headers=_HEADERS)
 
     async def image(request: Request) -> Response:
-        let_in(request)
-        asked = request.path_params
-        side = asked["side"]
-        found = recent.picture(asked["decision"], asked["place"], side) if side in ("original", "seen") else None
-        if found is None:
+        check_access(request)
+        decision, index, side = (request.path_params[name] for name in ("decision", "index", "side"))
+        kept = recent.image(decision, index, side) if side in ("original", "seen") else None
+        if kept is None:
             raise Refused(404, "not_kept", "this image is not kept any more, or never was (see --keep-images)")
-        kind, data = found
-        return Response(data, media_type=kind, headers=_SAFE)
-
-    def guarded(path: str, answer: Any) -> Route:
-        async def polite(request: Request) -> Response:
-            try:
-                reply: Response = await answer(request)
-            except Refused as no:
-                body = error_body(no.status, no.code, no.message)
-                return Response(body, no.status, media_type="application/json", headers=_SAFE)
-            return reply
-
-        return Route(path, polite, methods=["GET"])
+        media_type, data = kept
+        return Response(data, media_type=media_type, headers=_HEADERS)
 
     return [
-        guarded("/", file),
-        guarded("/stakes/state", state),
-        guarded("/stakes/images/{decision:int}/{place:int}/{side}", image),
-        guarded("/stakes/page.js", file),
-        guarded("/stakes/page.css", file),
+        Route("/", file),
+        *(Route(f"/stakes/{name}", file) for name in ("dashboard.js", "ask.js", "dashboard.css")),
+        Route("/stakes/state", state),
+        Route("/stakes/images/{decision:int}/{index:int}/{side}", image),
     ]
 
 
+def refusal_reply(_: Request, error: Exception) -> Response:
+    """The response of an endpoint of the gateway's own that raised ``Refused``."""
+    assert isinstance(error, Refused)
+    body = error_body(error.status, error.code, error.message)
+    return Response(body, error.status, media_type="application/json", headers=_HEADERS)
+
+
 def is_local(request: Request) -> bool:
-    """Whether a request was made on this machine, by somebody who meant this machine."""
+    """Whether a request was made on this machine, to a name of this machine, without a proxy."""
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
     host = request.headers.get("host", "")
@@ -104,29 +102,20 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-# How does the gateway stand? Its counters, its controller and its last decisions as one JSON object for the page.
-
-
-TOKEN_COUNTS = ("native", "budgeted", "predicted", "saved", "actual")
-
-
-def state(metrics: Metrics, rules: Rules, recent: Recent) -> dict[str, Any]:
-    """Whatever the page shows, all of it since the start."""
+def state(metrics: Metrics, rules: Rules, recent: RecentDecisions) -> dict[str, Any]:
+    """Counters since the start, the controller and the last decisions, as one JSON object."""
     policy, controller = rules.policy, rules.controller.state()
     tokens: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(TOKEN_COUNTS, 0))
-    for labels, value in samples(metrics.tokens):
+    for labels, value in _samples(metrics.tokens):
         tokens[labels["tier"]][labels["kind"]] = value
-    images = {labels["tier"]: value for labels, value in samples(metrics.images)}
+    images = {labels["tier"]: value for labels, value in _samples(metrics.images)}
     outcomes: dict[str, float] = defaultdict(float)
-    for labels, value in samples(metrics.requests):
+    for labels, value in _samples(metrics.requests):
         outcomes[labels["outcome"]] += value
     names = [*policy.tiers, *(name for name in images if name not in policy.tiers)]  # a reload may have dropped one
     return {
-        "policy": {
-            "fingerprint": policy.fingerprint, "family": policy.family, "mean_budget": policy.mean_budget,
-            "floor": policy.floor, "basis": policy.basis,
-        },
-        "warnings": cautions(policy),
+        "policy": policy.model_dump(include={"fingerprint", "family", "mean_budget", "floor", "basis"}),
+        "warnings": policy_warnings(policy),
         "tiers": [
             {
                 "name": name,
@@ -140,17 +129,17 @@ def state(metrics: Metrics, rules: Rules, recent: Recent) -> dict[str, Any]:
         ],
         "tokens": {kind: sum(tokens[name][kind] for name in names) for kind in TOKEN_COUNTS},
         "requests": dict(outcomes),
-        "refused": {labels["reason"]: value for labels, value in samples(metrics.rejects)},
-        "apart": {labels["why"]: value for labels, value in samples(metrics.apart_images)},
-        "checks": {labels["result"]: value for labels, value in samples(metrics.usage)},
+        "refused": {labels["reason"]: value for labels, value in _samples(metrics.rejects)},
+        "apart": {labels["why"]: value for labels, value in _samples(metrics.uncapped_images)},
+        "checks": {labels["result"]: value for labels, value in _samples(metrics.usage)},
         "controller": controller,
         "means": recent.means(),
-        "decisions": recent.shown(),
+        "decisions": recent.records(),
         "keep_images": recent.keep_images,
     }  # fmt: skip
 
 
-def samples(counter: Counter) -> Iterator[tuple[dict[str, str], float]]:
+def _samples(counter: Counter) -> Iterator[tuple[dict[str, str], float]]:
     """(labels, value) of everything that a counter has counted."""
     for family in counter.collect():
         for sample in family.samples:

@@ -1,17 +1,16 @@
-"""Do the upstream's tokens follow the budget? One page is sent at two budgets, and what the server counts is compared.
+"""Checks whether an upstream's token counts follow the budget, by sending one page at two budgets.
 
 Two, because most servers state only the whole prompt: text and markers are the same in both, so the difference of the
-two counts is the difference of the images. A server that resizes images itself, or a policy of another family than the
-model's, is found out here and not by the bill.
+two counts is the difference of the images. This detects a server that resizes images itself, and a policy of another
+model family, before the bill does.
 
     yes: "tokens follow the budget: 90 and 280 expected, 90 and 280 counted"
     no:  "TOKENS DO NOT FOLLOW THE BUDGET: …"
 """
 
 import asyncio
-import io
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,87 +23,107 @@ from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
-from stakes.gateway.proxy.images import Workers, data_url, measure
-from stakes.gateway.proxy.request import Call, read_call
-from stakes.gateway.proxy.upstream import Doorkeeper, Upstream
-from stakes.gateway.proxy.usage import image_tokens
-from stakes.gateway.reload import Rules, Served
+from stakes.gateway.proxy.images import Workers, data_url, measure, write_png
+from stakes.gateway.proxy.request import read_call
+from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Authenticator, Upstream
+from stakes.gateway.proxy.usage import image_tokens, parsed
+from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 
-_SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least that can be reached, and the most
-_PATIENCE = aiohttp.ClientTimeout(total=120.0)
+State = Literal["good", "absent", "unknown", "bad"]
+_SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least and the most feasible are sent
+_PROBE_S, _CHECK_S = 120.0, 10.0
 _LONGEST_REASON = 200
 
 
 @dataclass(frozen=True)
-class Finding:
-    """``follows``: True, False, or None where nothing could be learned (``again``: worth asking once more)."""
+class ProbeResult:
+    """``follows``: True, False, or None if it is not known (``again``: worth probing once more)."""
 
     follows: bool | None
     sentence: str
     again: bool = False
 
 
-async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, family: str) -> Finding:
-    """Ask twice and compare."""
+class _ProbeFailed(Exception):
+    """The upstream answered, but not with anything that can be compared."""
+
+
+async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, family: str) -> ProbeResult:
+    """Send the page at two budgets and compare the counts."""
     try:
-        model = settings.probe_model or await _first_model(upstream)
-        asked = await asyncio.to_thread(_bodies, settings, preparer, family, model)
-        counts = [await _ask(upstream, body) for body, _ in asked]
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return Finding(None, "the upstream does not answer, so it is not known whether tokens follow", again=True)
-    except _NoWord as error:
-        return Finding(None, f"not known whether tokens follow the budget: {error}")
+        model = settings.probe_model
+        if model is None:
+            models = _ids(await _json(upstream, "models"))
+            if not models:
+                raise _ProbeFailed("the upstream lists no model; name one with --probe-model")
+            model = models[0]
+        requests = await asyncio.to_thread(_requests, settings, preparer, family, model)
+        counts = [await _counts(upstream, body) for body, _ in requests]
+    except NETWORK_ERRORS:
+        return ProbeResult(None, "the upstream does not answer, so it is not known whether tokens follow", again=True)
+    except _ProbeFailed as error:
+        return ProbeResult(None, f"not known whether tokens follow the budget: {error}")
     except (Refused, InfeasibleBudget) as error:
-        return Finding(None, f"the probe's image could not be fitted: {error}")
-    return compare([tokens for _, tokens in asked], counts)
+        return ProbeResult(None, f"the probe's image could not be fitted: {error}")
+    return compare([tokens for _, tokens in requests], counts)
 
 
-def compare(expected: list[int], counts: list[tuple[int | None, int | None]]) -> Finding:
+def compare(expected: list[int], counts: list[tuple[int | None, int | None]]) -> ProbeResult:
     """Judge two counts, each (image tokens if stated, prompt tokens if stated)."""
     stated = [image for image, _ in counts]
     if None not in stated:
-        verdict, numbers = stated == expected, f"{stated[0]} and {stated[1]} counted"
+        follows, numbers = stated == expected, f"{stated[0]} and {stated[1]} counted"
     else:
         prompts = [prompt for _, prompt in counts if prompt is not None]
         if len(prompts) < 2:
-            return Finding(None, "the upstream states no usage, so it is not known whether tokens follow the budget")
+            return ProbeResult(
+                None, "the upstream states no usage, so it is not known whether tokens follow the budget"
+            )
         difference = prompts[1] - prompts[0]
-        verdict = abs(difference - (expected[1] - expected[0])) <= 1
+        follows = abs(difference - (expected[1] - expected[0])) <= 1
         numbers = f"the prompt grew by {difference}"
-    said = f"{expected[0]} and {expected[1]} expected, {numbers}"
-    if verdict:
-        return Finding(True, f"tokens follow the budget: {said}")
-    return Finding(
+    numbers = f"{expected[0]} and {expected[1]} expected, {numbers}"
+    if follows:
+        return ProbeResult(True, f"tokens follow the budget: {numbers}")
+    return ProbeResult(
         False,
-        f"TOKENS DO NOT FOLLOW THE BUDGET: {said}; check the policy's family, and that the upstream resizes no image "
-        "itself (or use its own parameter with --actuator)",
+        f"TOKENS DO NOT FOLLOW THE BUDGET: {numbers}; check the policy's family, and that the upstream resizes no "
+        "image itself (or use its own parameter with --actuator)",
     )
 
 
-def _bodies(settings: Settings, preparer: Preparer, family: str, model: str) -> list[tuple[bytes, int]]:
-    """The smallest and the largest share of the page's native tokens that can be reached, as requests."""
+async def probe_until_known(
+    probe_once: Callable[[], Awaitable[ProbeResult]], report: Callable[[ProbeResult], None], pause_s: float = 5.0
+) -> None:
+    """Probe until the upstream has answered, since it may still be starting; reports the first and the last result."""
+    result = await probe_once()
+    report(result)
+    if result.again:
+        while result.again:
+            await asyncio.sleep(pause_s)
+            result = await probe_once()
+        report(result)
+
+
+def _requests(settings: Settings, preparer: Preparer, family: str, model: str) -> list[tuple[bytes, int]]:
+    """(body, expected tokens) at the smallest and the largest feasible share of the page's native tokens."""
     page = _page()
-    native = measure(page, family, settings.limits).native
     made: list[tuple[bytes, int]] = []
     for share in _SHARES:
-        call = _call(model, page)
-        one = measure(page, family, settings.limits)
+        parts = [{"type": "image_url", "image_url": {"url": page}}, {"type": "text", "text": "What is this?"}]
+        messages = [{"role": "user", "content": parts}]
+        call = read_call("chat", {"model": model, "messages": messages, "max_tokens": 1, "temperature": 0})
+        image = measure(page, family, settings.limits)
         try:
-            body, tokens, _ = preparer.fit(call, call.images, [one], [max(1, int(native * share))], family, False)
-        except Refused:
+            body, fitted = preparer.fit(call, call.images, [image], [max(1, int(image.native * share))], family, False)
+        except InfeasibleBudget:
             continue
         assert body is not None
-        made.append((body, tokens[0]))
+        made.append((body, fitted[0].tokens))
     if len({tokens for _, tokens in made}) < 2:
-        raise Refused(422, "infeasible_budget", f"{family} has no two budgets for one page")
+        raise InfeasibleBudget(f"{family} has no two budgets for one page")
     return [made[0], made[-1]]
-
-
-def _call(model: str, page: str) -> Call:
-    parts = [{"type": "image_url", "image_url": {"url": page}}, {"type": "text", "text": "What is this?"}]
-    record = {"model": model, "messages": [{"role": "user", "content": parts}], "max_tokens": 1, "temperature": 0}
-    return read_call("chat", record)
 
 
 def _page() -> str:
@@ -113,83 +132,42 @@ def _page() -> str:
     draw = ImageDraw.Draw(image)
     for row in range(24, 760, 24):
         draw.text((24, row), f"Line {row // 24} of a page that only tests the budget: {row * 37}", fill="black")
-    out = io.BytesIO()
-    image.save(out, "PNG")
-    return data_url(out.getvalue(), "png")
+    return data_url(write_png(image), "png")
 
 
-class _NoWord(Exception):
-    pass
-
-
-async def _first_model(upstream: Upstream) -> str:
-    reply = await _json(upstream, "GET", "models", None)
-    try:
-        return str(reply["data"][0]["id"])
-    except (LookupError, TypeError):
-        raise _NoWord("the upstream lists no model; name one with --probe-model") from None
-
-
-async def _ask(upstream: Upstream, body: bytes) -> tuple[int | None, int | None]:
-    reply = await _json(upstream, "POST", "chat/completions", body)
+async def _counts(upstream: Upstream, body: bytes) -> tuple[int | None, int | None]:
+    reply = await _json(upstream, "chat/completions", body)
     usage = reply.get("usage") if isinstance(reply, dict) else None
     prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return image_tokens(reply), prompt if isinstance(prompt, int) else None
 
 
-async def _json(upstream: Upstream, method: str, path: str, body: bytes | None) -> Any:
-    headers = upstream.headers(((b"content-type", b"application/json"),), changed=False)
-    async with upstream.session.request(
-        method, f"{upstream.base}/{path}", data=body, headers=headers, timeout=_PATIENCE, auto_decompress=True
-    ) as reply:
-        if reply.status >= 500:
-            raise aiohttp.ClientError("the upstream is not ready")
-        if reply.status != 200:
-            reason = "" if reply.status in (401, 403) else _reason(await reply.read())  # those may name the key
-            raise _NoWord(f"the upstream answered {path} with status {reply.status}" + (reason and f": {reason}"))
-        try:
-            return json.loads(await reply.read())
-        except ValueError:
-            raise _NoWord(f"the upstream's answer to {path} is not JSON") from None
+async def _json(upstream: Upstream, path: str, body: bytes | None = None) -> Any:
+    status, data = await upstream.call(f"{upstream.base}/{path}", _PROBE_S, body)
+    if status >= 500:
+        raise aiohttp.ClientError("the upstream is not ready")
+    if status != 200:
+        reason = "" if status in (401, 403) else _reason(data)  # those may name the key
+        raise _ProbeFailed(f"the upstream answered {path} with status {status}" + (reason and f": {reason}"))
+    reply = parsed(data)
+    if reply is None:
+        raise _ProbeFailed(f"the upstream's answer to {path} is not JSON")
+    return reply
 
 
 def _reason(body: bytes) -> str:
-    """What a server says in an error, ``error.message`` or ``message``, on one line and shortened; else nothing."""
+    """A server's error message (``error.message`` or ``message``) on one line and shortened; "" if there is none."""
     try:
         record = json.loads(body)
-        said = (record.get("error") or record)["message"]
+        text = " ".join((record.get("error") or record)["message"].split())
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return ""
-    text = " ".join(said.split()) if isinstance(said, str) else ""
     return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
-async def probe_until_known(ask: Callable[[], Any], tell: Callable[[Finding], None], pause_s: float = 5.0) -> None:
-    """Ask until the upstream has answered, since it may still be starting; ``tell`` hears the first and the last."""
-    told = False
-    while True:
-        finding: Finding = await ask()
-        if not finding.again or not told:
-            tell(finding)
-            told = True
-        if not finding.again:
-            return
-        await asyncio.sleep(pause_s)
-
-
-# Would a gateway work in front of this upstream? Reachable, its models, and whether its tokens follow the budget.
-#
-# for one in asyncio.run(check_upstream(Settings(upstream="http://127.0.0.1:8000/v1"), policy)):
-#     print(one.state, one.name, one.found, one.advice)
-
-
-State = Literal["good", "absent", "unknown", "bad"]
-_PATIENCE_checkup = aiohttp.ClientTimeout(total=10.0)
-
-
 @dataclass(frozen=True)
-class Check:
-    """One thing that was looked at; "absent" is optional and not there, only "bad" is a problem."""
+class UpstreamCheck:
+    """One result of ``check_upstream``; "absent" is optional and missing, only "bad" is a problem."""
 
     name: str
     state: State
@@ -197,88 +175,82 @@ class Check:
     advice: str = ""
 
 
-async def check_upstream(settings: Settings, policy: Policy) -> list[Check]:
-    """Ask the upstream what it is, then send it the probe's page at two budgets."""
-    metrics = Metrics()
-    upstream = Upstream(settings, Doorkeeper((), settings.upstream_key), metrics)
-    workers = Workers(settings.limits)
+async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamCheck]:
+    """Whether a gateway would work in front of this upstream: reachable, its models, and whether tokens follow."""
+    metrics, workers = Metrics(), Workers(settings.limits)
+    upstream = Upstream(settings, Authenticator((), settings.upstream_key), metrics)
     upstream.open()
     try:
-        checks, models = await _models(upstream)
+        answers, models = await _check_models(upstream)
         if models is None:
-            return checks
-        served = Served(Rules.of(policy), lambda: policy)
-        preparer = Preparer(settings, served, workers, metrics, Log())
+            return [answers]
+        listed = UpstreamCheck("upstream models", "good", _list(models))
+        if not models:
+            listed = UpstreamCheck("upstream models", "unknown", "it lists none", "name one with --model")
         named = settings.probe_model
         if named and models and named not in models:
             advice = f"name one that it has: {_list(models)}"
-            return [*checks, Check("upstream model", "bad", f"{named!r} is not one of its models", advice)]
-        finding = await probe(settings, upstream, preparer, policy.family)
-        if finding.follows is False and await _is_gateway(upstream):
-            advice = "give the address of the server behind it; budgets are set once"
-            return [*checks, Check("tokens follow", "bad", "this address is a stakes gateway itself", advice)]
-        return [*checks, _tokens(finding)]
+            missing = UpstreamCheck("upstream model", "bad", f"{named!r} is not one of its models", advice)
+            return [answers, listed, missing]
+        preparer = Preparer(settings, Served(lambda: policy), workers, metrics, Log())
+        result = await probe(settings, upstream, preparer, policy.family)
+        return [answers, listed, await _check_tokens(upstream, result)]
     finally:
-        await upstream.close()
+        await upstream.session.close()
         workers.close()
 
 
-async def _models(upstream: Upstream) -> tuple[list[Check], list[str] | None]:
-    """What it says of itself; None for its models where there is no use in asking on."""
-    address = f"{upstream.base}/models"
-    headers = upstream.headers((), changed=False)
+async def _check_models(upstream: Upstream) -> tuple[UpstreamCheck, list[str] | None]:
+    """Whether it answers, and its list of models; None if there is no point in going on."""
     try:
-        async with upstream.session.get(
-            address, headers=headers, timeout=_PATIENCE_checkup, auto_decompress=True
-        ) as reply:
-            status, body = reply.status, await reply.read()
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        status, body = await upstream.call(f"{upstream.base}/models", _CHECK_S)
+    except NETWORK_ERRORS as error:
+        problem = f"{upstream.base} does not answer ({type(error).__name__})"
         advice = "start the server, or correct the address: host, port and the /v1 at its end"
-        return [Check("upstream", "bad", f"{upstream.base} does not answer ({type(error).__name__})", advice)], None
+        return UpstreamCheck("upstream", "bad", problem, advice), None
+    models = _ids(parsed(body)) if status == 200 else None
+    if models is not None:
+        return UpstreamCheck("upstream", "good", f"{upstream.base} answers"), models
+    problem = f"{upstream.base}/models answers with status {status} and no list of models"
+    advice = "an OpenAI-compatible address ends in /v1 on most servers; correct --upstream"
     if status in (401, 403):
+        problem = f"{upstream.base} refuses us with status {status}"
         advice = "give its key in a file: --upstream-key-file key.txt"
-        return [Check("upstream", "bad", f"{upstream.base} refuses us with status {status}", advice)], None
-    if status >= 500:
+    elif status >= 500:
+        problem = f"{upstream.base} answers with status {status}"
         advice = "its own log says why; it may still be loading its model"
-        return [Check("upstream", "bad", f"{upstream.base} answers with status {status}", advice)], None
-    models = _ids(body) if status == 200 else None
-    if models is None:
-        advice = "an OpenAI-compatible address ends in /v1 on most servers; correct --upstream"
-        found = f"{address} answers with status {status} and no list of models"
-        return [Check("upstream", "bad", found, advice)], None
-    answers = Check("upstream", "good", f"{upstream.base} answers")
-    if not models:
-        return [answers, Check("upstream models", "unknown", "it lists none", "name one with --model")], models
-    return [answers, Check("upstream models", "good", _list(models))], models
+    return UpstreamCheck("upstream", "bad", problem, advice), None
+
+
+async def _check_tokens(upstream: Upstream, result: ProbeResult) -> UpstreamCheck:
+    if result.follows:
+        return UpstreamCheck("tokens follow", "good", result.sentence)
+    if result.follows is None:
+        advice = "give a model that takes images with --model; else monitor stakes_usage_checks_total"
+        return UpstreamCheck("tokens follow", "unknown", result.sentence, advice)
+    problem, _, advice = result.sentence.partition("; ")
+    if await _is_gateway(upstream):
+        problem = "this address is a stakes gateway itself"
+        advice = "give the address of the server behind it; budgets are set once"
+    return UpstreamCheck("tokens follow", "bad", problem, advice)
 
 
 async def _is_gateway(upstream: Upstream) -> bool:
-    """Whether it says of itself what only our own gateway does."""
-    address = f"{upstream.base.removesuffix('/v1')}/readyz"
+    """Whether it has the ``/readyz`` of a stakes gateway."""
     try:
-        async with upstream.session.get(address, timeout=_PATIENCE_checkup, auto_decompress=True) as reply:
-            return "tokens_follow" in json.loads(await reply.read())
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError):
+        _, body = await upstream.call(f"{upstream.base.removesuffix('/v1')}/readyz", _CHECK_S)
+        return "tokens_follow" in json.loads(body)
+    except (*NETWORK_ERRORS, ValueError, TypeError):
         return False
 
 
-def _tokens(finding: Finding) -> Check:
-    if finding.follows:
-        return Check("tokens follow", "good", finding.sentence)
-    if finding.follows is None:
-        advice = "give the served model with --model and see that it takes images; else watch stakes_usage_checks_total"
-        return Check("tokens follow", "unknown", finding.sentence, advice)
-    said, _, advice = finding.sentence.partition("; ")
-    return Check("tokens follow", "bad", said, advice)
-
-
-def _ids(body: bytes) -> list[str] | None:
+def _ids(reply: Any) -> list[str] | None:
+    """The ids of a list of models, None if it is not one."""
     try:
-        return [str(model["id"]) for model in json.loads(body)["data"]]
-    except (ValueError, LookupError, TypeError):
+        return [str(model["id"]) for model in reply["data"]]
+    except (LookupError, TypeError):
         return None
 
 
-def _list(models: list[Any]) -> str:
-    more = f" and {len(models) - 5} more" if len(models) > 5 else ""
-    return ", ".join(models[:5]) + more
+def _list(models: list[str]) -> str:
+    return ", ".join(models[:5]) + (f" and {len(models) - 5} more" if len(models) > 5 else "")

@@ -1,4 +1,4 @@
-"""What do traces say of a request? One span each, in OpenTelemetry's gen_ai words; never a question or an image.
+"""OpenTelemetry traces and metrics: one span a request in gen_ai conventions, never a question or an image.
 
 Off unless asked for. ``--telemetry console`` writes to stderr, ``--telemetry http://127.0.0.1:4318`` sends OTLP over
 HTTP (``pip install 'stakes[telemetry]'``), ``--telemetry global`` uses the providers that the process already has.
@@ -7,7 +7,7 @@ Span ``chat <model>``: ``gen_ai.operation.name``, ``.provider.name``, ``.request
 ``.usage.input_tokens``, ``.usage.output_tokens``, and ``stakes.tier``, ``.outcome``, ``.native``, ``.budget``,
 ``.predicted``, ``.counted``. Metrics ``gen_ai.client.token.usage`` and ``gen_ai.client.operation.duration``. A client's
 ``traceparent`` is the span's parent, and the upstream gets the span's own. A text request is not parsed, so its span
-has only the model that the answer names.
+has only the model that the response names.
 """
 
 import sys
@@ -26,11 +26,12 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from opentelemetry.trace import SpanKind, StatusCode
 
 from stakes.errors import BadInput
-from stakes.gateway.proxy.fit import Plan
+from stakes.gateway.proxy.fit import RequestPlan
 from stakes.gateway.proxy.usage import Usage
 
 _NAME = "stakes.gateway"
 _OPERATION = "chat"
+_CONTEXT = ("traceparent", "tracestate")
 
 
 class Telemetry:
@@ -46,25 +47,25 @@ class Telemetry:
         self._tracer, meter = tracers.get_tracer(_NAME), meters.get_meter(_NAME)
         self.tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of a request.")
         self.duration = meter.create_histogram("gen_ai.client.operation.duration", "s", "Request in to answer ended.")
-        at = urlsplit(upstream)
+        self.close = close
+        address = urlsplit(upstream)
         self.common: dict[str, Any] = {
             "gen_ai.operation.name": _OPERATION,
-            "gen_ai.provider.name": "openai",  # the API that is spoken; who is behind it is not known here
-            "server.address": at.hostname or "",
-            "server.port": at.port or (443 if at.scheme == "https" else 80),
+            "gen_ai.provider.name": "openai",  # the API; which server implements it is not known here
+            "server.address": address.hostname or "",
+            "server.port": address.port or (443 if address.scheme == "https" else 80),
         }
-        self.close = close
 
     @classmethod
     def of(cls, where: str, upstream: str) -> "Telemetry":
         """The telemetry that ``--telemetry`` names."""
         if where == "global":
             return cls(upstream, trace.get_tracer_provider(), metrics.get_meter_provider())
-        spans, measures = _exporters(where)
+        span_exporter, metric_exporter = _exporters(where)
         resource = Resource.create({"service.name": "stakes-gateway"})
         tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-        tracers.add_span_processor(BatchSpanProcessor(spans))
-        meters = MeterProvider([PeriodicExportingMetricReader(measures)], resource, shutdown_on_exit=False)
+        tracers.add_span_processor(BatchSpanProcessor(span_exporter))
+        meters = MeterProvider([PeriodicExportingMetricReader(metric_exporter)], resource, shutdown_on_exit=False)
 
         def close() -> None:
             tracers.shutdown()
@@ -73,13 +74,10 @@ class Telemetry:
         return cls(upstream, tracers, meters, close)
 
     def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> "Trace":
-        """The span of a request that came with these headers."""
+        """Start the span of a request with these headers."""
         named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-        carried = {name: named[name] for name in ("traceparent", "tracestate") if name in named}
-        span = self._tracer.start_span(
-            _OPERATION, propagate.extract(carried), SpanKind.CLIENT, attributes=dict(self.common)
-        )
-        return Trace(self, span)
+        context = propagate.extract({name: named[name] for name in _CONTEXT if name in named})
+        return Trace(self, self._tracer.start_span(_OPERATION, context, SpanKind.CLIENT, attributes=dict(self.common)))
 
 
 class Trace:
@@ -87,46 +85,42 @@ class Trace:
 
     def __init__(self, telemetry: Telemetry, span: trace.Span) -> None:
         self._telemetry, self._span, self._began = telemetry, span, time.perf_counter()
-        self._about = dict(telemetry.common)
+        self._attributes = dict(telemetry.common)
 
     def inject(self, headers: CIMultiDict[str]) -> None:
-        """Make this span the parent of whatever the upstream traces."""
-        for name in ("traceparent", "tracestate"):
+        """Make this span the parent of the upstream's spans."""
+        for name in _CONTEXT:
             headers.popall(name, None)
-        carried: dict[str, str] = {}
-        propagate.inject(carried, trace.set_span_in_context(self._span))
-        headers.update(carried)
+        context: dict[str, str] = {}
+        propagate.inject(context, trace.set_span_in_context(self._span))
+        headers.update(context)
 
-    def answered(self, plan: Plan | None, usage: Usage, counted: int | None) -> None:
-        """Note what was decided and what the server says that it took."""
+    def answered(self, plan: RequestPlan | None, usage: Usage, counted: int | None) -> None:
+        """Record the decision and the usage that the server states."""
         if plan is not None and plan.model:
-            self._about["gen_ai.request.model"] = plan.model
+            self._attributes["gen_ai.request.model"] = plan.model
             self._span.update_name(f"{_OPERATION} {plan.model}")
         if usage.model:
-            self._about["gen_ai.response.model"] = usage.model
+            self._attributes["gen_ai.response.model"] = usage.model
         for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if tokens is not None:
                 self._span.set_attribute(f"gen_ai.usage.{kind}_tokens", tokens)
-                self._telemetry.tokens.record(tokens, {**self._about, "gen_ai.token.type": kind})
+                self._telemetry.tokens.record(tokens, {**self._attributes, "gen_ai.token.type": kind})
         if plan is not None and plan.outcome != "text":
-            about = {
-                "tier": plan.tier, "outcome": plan.outcome, "policy": plan.rules.policy.fingerprint,
-                "native": list(plan.natives), "budget": list(plan.budgets), "predicted": list(plan.predicted),
-                "counted": counted,
-            }  # fmt: skip
-            self._span.set_attributes({f"stakes.{name}": value for name, value in about.items() if value is not None})
+            decision = {**plan.decision(), "policy": plan.rules.policy.fingerprint, "counted": counted}
+            self._span.set_attributes({f"stakes.{key}": value for key, value in decision.items() if value is not None})
 
     def end(self, status: int | None, problem: str | None) -> None:
-        """Close the span; ``problem``: why there is no whole answer, if there is none."""
+        """Close the span; ``problem``: why there is no complete response, if there is none."""
         if status is not None:
             self._span.set_attribute("http.response.status_code", status)
-        if problem is None and status is not None and status >= 400:
-            problem = str(status)
+            if problem is None and status >= 400:
+                problem = str(status)
         if problem is not None:
-            self._about["error.type"] = problem
+            self._attributes["error.type"] = problem
             self._span.set_status(StatusCode.ERROR)
-        self._span.set_attributes(self._about)
-        self._telemetry.duration.record(time.perf_counter() - self._began, self._about)
+        self._span.set_attributes(self._attributes)
+        self._telemetry.duration.record(time.perf_counter() - self._began, self._attributes)
         self._span.end()
 
 

@@ -1,4 +1,4 @@
-"""How is a budget put to the upstream? By pixels, which any server understands, or by the engine's own parameter.
+"""Applies a budget at the upstream: by resizing, which any server understands, or by a parameter of the engine.
 
 | name | what is sent | for |
 |---|---|---|
@@ -8,19 +8,18 @@
 | detail | ``detail`` of each image: low or high; Gemini's four levels where a proxy translates it | GPT-4o, Gemini 3 |
 | gemini | ``media_resolution`` of each image | Gemini 3 |
 
-An engine's parameter holds for all images of a request, so the setting with the most tokens is taken whose sum is
-within the sum of the budgets; settings and what they cost come from the family's own formula.
+An engine's parameter holds for all images of a request. The setting with the most tokens is chosen whose sum is within
+the sum of the budgets. Settings and their tokens come from the family's own formula.
 
-    rungs = engine_rungs("gemma4", budget=300)
-    choose_rung(rungs, [(1654, 2339)], 300)       # the rung of max_soft_tokens 280
+    settings = engine_settings("gemma4", budget=300)
+    choose_setting(settings, [(1654, 2339)], 300)      # max_soft_tokens 280
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from stakes.errors import BadInput
-from stakes.gateway.proxy.errors import Refused
+from stakes.errors import BadInput, InfeasibleBudget
 from stakes.gateway.proxy.request import Call, ImageRef
 from stakes.gateway.settings import ActuatorName
 from stakes.vision.geometry import Family, family
@@ -32,34 +31,34 @@ _GEMINI = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
 
 
 @dataclass(frozen=True)
-class Rung:
-    """One setting of an engine: what is sent, and how it makes the family count."""
+class EngineSetting:
+    """One value of an engine's parameter, and the token formula that holds under it."""
 
-    setting: Any
+    value: Any
     formula: Formula
 
 
 def check(actuator: ActuatorName, name: str) -> None:
-    """Refuse at the start what could never reach a budget."""
+    """Raise ``BadInput`` where this actuator cannot set the tokens of this family."""
     known = family(name)
     if actuator == "pixels":
         if known.refusal is not None:
-            others = " or ".join(fitting(name))
+            others = " or ".join(supported(name))
             advice = f"choose the actuator {others}" if others else "no actuator sets it"
             raise BadInput(f"{known.refusal}: {advice}")
     elif actuator in ("vllm", "lmdeploy"):
-        engine_rungs(name, budget=1)
+        engine_settings(name, budget=1)
     else:
-        image_rungs(actuator, known)
+        image_settings(actuator, known)
 
 
-def fitting(name: str) -> tuple[ActuatorName, ...]:
-    """The actuators that can reach a budget of this family."""
+def supported(name: str) -> tuple[ActuatorName, ...]:
+    """The actuators that can set the tokens of this family."""
     resizing = ("pixels",) if family(name).refusal is None else ()
-    return (*resizing, *(one for one in get_args(ActuatorName) if one != "pixels" and _takes(name, one)))
+    return (*resizing, *(one for one in get_args(ActuatorName) if one != "pixels" and _works(one, name)))
 
 
-def _takes(name: str, actuator: ActuatorName) -> bool:
+def _works(actuator: ActuatorName, name: str) -> bool:
     try:
         check(actuator, name)
     except BadInput:
@@ -67,55 +66,55 @@ def _takes(name: str, actuator: ActuatorName) -> bool:
     return True
 
 
-def engine_rungs(name: str, budget: int) -> list[Rung]:
+def engine_settings(name: str, budget: int) -> list[EngineSetting]:
     """Settings of a family's own processor, cheapest first."""
     formula = family(name).formula
     if isinstance(formula, Factor):
         square = formula.factor**2
         least = -(-formula.min_pixels // square)
+        areas = [n * square for n in _steps(least, max(budget, least))]
+        low = formula.min_pixels
         return [
-            Rung({"min_pixels": formula.min_pixels, "max_pixels": n * square}, replace(formula, max_pixels=n * square))
-            for n in _steps(least, max(budget, least))
+            EngineSetting({"min_pixels": low, "max_pixels": area}, replace(formula, max_pixels=area)) for area in areas
         ]
     if isinstance(formula, AspectTiles):
-        return [Rung({"max_dynamic_patch": n}, replace(formula, most=n)) for n in range(1, formula.most + 1)]
+        return [EngineSetting({"max_dynamic_patch": n}, replace(formula, most=n)) for n in range(1, formula.most + 1)]
     if isinstance(formula, SplitTiles):
         edges = range(formula.tile, formula.longest_edge + 1, formula.tile)
-        return [Rung({"size": {"longest_edge": edge}}, replace(formula, longest_edge=edge)) for edge in edges]
+        return [EngineSetting({"size": {"longest_edge": edge}}, replace(formula, longest_edge=edge)) for edge in edges]
     if isinstance(formula, Gemma4):
-        return [Rung({"max_soft_tokens": n}, Gemma4(max_soft_tokens=n)) for n in MENU]
+        return [EngineSetting({"max_soft_tokens": n}, Gemma4(max_soft_tokens=n)) for n in MENU]
     raise BadInput(f"{name} has no engine parameter that sets its tokens; use the actuator pixels")
 
 
-def image_rungs(actuator: ActuatorName, known: Family) -> list[Rung]:
+def image_settings(actuator: ActuatorName, known: Family) -> list[EngineSetting]:
     """Values of one image's ``detail`` or ``media_resolution``, cheapest first."""
     if known.name == "gemini-3":
         return [
-            Rung(level if actuator == "detail" else {"level": f"MEDIA_RESOLUTION_{level.upper()}"}, Fixed(tokens))
-            for level, tokens in _GEMINI.items()
+            EngineSetting(level if actuator == "detail" else {"level": f"MEDIA_RESOLUTION_{level.upper()}"}, Fixed(n))
+            for level, n in _GEMINI.items()
         ]
     if actuator == "detail" and isinstance(known.formula, DetailTiles):
-        return [Rung("low", Fixed(known.formula.base)), Rung("high", known.formula)]
-    raise BadInput(f"{known.name} takes no {actuator}; use pixels, or detail with GPT-4o's kin, gemini with gemini-3")
+        return [EngineSetting("low", Fixed(known.formula.base)), EngineSetting("high", known.formula)]
+    raise BadInput(
+        f"the actuator {actuator} does not work with {known.name}; use pixels, detail with GPT-4o and its variants, or "
+        "gemini with gemini-3"
+    )
 
 
-def choose_rung(rungs: Sequence[Rung], sizes: Sequence[tuple[int, int]], total: int) -> tuple[Rung, list[int]]:
-    """The setting with the most tokens within the total, and what each image takes under it."""
-    best: tuple[Rung, list[int]] | None = None
-    least = None
-    for rung in rungs:
-        tokens = [rung.formula.tokens(width, height) for width, height in sizes]
-        least = sum(tokens) if least is None else min(least, sum(tokens))
-        if sum(tokens) <= total and (best is None or sum(tokens) >= sum(best[1])):
-            best = rung, tokens
-    if best is None:
-        raise Refused(
-            422, "infeasible_budget", f"no setting takes {total} tokens or fewer; the least is {least}", soft=True
-        )
-    return best
+def choose_setting(
+    settings: Sequence[EngineSetting], sizes: Sequence[tuple[int, int]], total: int
+) -> tuple[EngineSetting, list[int]]:
+    """The setting with the most tokens within the total, and the tokens of each image under it."""
+    counted = [(one, [one.formula.tokens(width, height) for width, height in sizes]) for one in settings]
+    within = [choice for choice in reversed(counted) if sum(choice[1]) <= total]  # of equal ones, the last
+    if not within:
+        least = min(sum(tokens) for _, tokens in counted)
+        raise InfeasibleBudget(f"no setting takes {total} tokens or fewer; the least is {least}")
+    return max(within, key=lambda choice: sum(choice[1]))
 
 
-def act(
+def apply(
     actuator: ActuatorName,
     name: str,
     call: Call,
@@ -123,33 +122,27 @@ def act(
     sizes: Sequence[tuple[int, int]],
     budgets: Sequence[int],
 ) -> list[int]:
-    """Write the engine's parameter into the request; gives the tokens that each image will take."""
+    """Write the engine's parameter into the request; returns the tokens of each image."""
     if actuator in ("vllm", "lmdeploy"):
-        rung, tokens = choose_rung(engine_rungs(name, sum(budgets)), sizes, sum(budgets))
-        nested = {"image": rung.setting} if actuator == "lmdeploy" else rung.setting
+        setting, tokens = choose_setting(engine_settings(name, sum(budgets)), sizes, sum(budgets))
+        nested = {"image": setting.value} if actuator == "lmdeploy" else setting.value
         given = call.record.get("mm_processor_kwargs")
         call.record["mm_processor_kwargs"] = {**(given if isinstance(given, dict) else {}), **nested}
         return tokens
-    rungs = image_rungs(actuator, family(name))
-    put: Callable[[ImageRef, Any], None] = _set_detail if actuator == "detail" else _set_resolution
+    settings = image_settings(actuator, family(name))
     spent: list[int] = []
     for ref, size, budget in zip(images, sizes, budgets, strict=True):
-        rung, taken = choose_rung(rungs, [size], budget)
-        put(ref, rung.setting)
-        spent += taken
+        setting, tokens = choose_setting(settings, [size], budget)
+        if actuator == "detail":
+            ref.detail = setting.value
+        else:
+            ref.part["media_resolution"] = setting.value
+        spent += tokens
     return spent
 
 
-def _set_detail(ref: ImageRef, value: Any) -> None:
-    ref.detail = value
-
-
-def _set_resolution(ref: ImageRef, value: Any) -> None:
-    ref.part["media_resolution"] = value
-
-
 def _steps(least: int, most: int) -> list[int]:
-    """Areas from the least to the most in squares, every one up to 256 and then by less than half a percent."""
+    """Areas in squares from the least to the most: every one up to 256, then in steps below half a percent."""
     steps, n = [], least
     while n < most:
         steps.append(n)

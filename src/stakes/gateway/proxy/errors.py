@@ -1,23 +1,25 @@
-"""How does the gateway say no? A status, a code for machines and one sentence, in OpenAI's error shape.
+"""Refusals of the gateway: a status, a code for machines and one sentence, in OpenAI's error format.
 
-``soft`` marks what the gateway could not do, as against what it must not let through: a fail-open gateway passes such a
-request on as it came, a fail-closed one refuses it. Limits are never soft.
-
-    raise Refused(413, "body_too_large", "the body has more than 67108864 bytes; send fewer or smaller images")
+raise Refused(413, "body_too_large", "the body has more than 67108864 bytes; send fewer or smaller images")
 """
 
 import json
 
 
 class Refused(Exception):
-    """A request that goes no further; ``code`` is also the reason that the metric counts."""
+    """A request that is not forwarded; ``code`` is also the label of the metric.
 
-    def __init__(self, status: int, code: str, message: str, *, soft: bool = False, retry_after: int = 0) -> None:
+    ``passable``: the gateway was unable to fit the request, as against forbidding it. A fail-open gateway forwards such
+    a request unchanged, a fail-closed one refuses it. Limits are never passable.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, passable: bool = False, retry_after: int = 0) -> None:
         super().__init__(message)
-        self.status, self.code, self.message, self.soft, self.retry_after = status, code, message, soft, retry_after
+        self.status, self.code, self.message = status, code, message
+        self.passable, self.retry_after = passable, retry_after
 
     def reply(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
-        """The headers and the body that tell the client."""
+        """The headers and the body of the response."""
         body = error_body(self.status, self.code, self.message)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if self.retry_after:
@@ -28,18 +30,15 @@ class Refused(Exception):
 
 
 def error_body(status: int, code: str, message: str) -> bytes:
-    """``{"error": {message, type, code}}``, as OpenAI's clients read it."""
+    """``{"error": {message, type, param, code}}``, as OpenAI's clients read it."""
     kind = "invalid_request_error" if status < 500 else "api_error"
     return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
 
 
 def error_frame(api: str, code: str, message: str) -> bytes:
-    """The last event of a stream whose upstream went away; the blank line first ends whatever was cut in half."""
+    """The last event of a stream whose upstream failed; the leading blank line ends an event that was cut off."""
+    error = {"message": message, "type": "api_error", "code": code}
     if api == "responses":
-        event = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 0}
-        return b"\n\nevent: error\ndata: " + json.dumps({**event, "error": _short(code, message)}).encode() + b"\n\n"
-    return b"\n\ndata: " + json.dumps({"error": _short(code, message)}).encode() + b"\n\n"
-
-
-def _short(code: str, message: str) -> dict[str, str]:
-    return {"message": message, "type": "api_error", "code": code}
+        event = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 0, "error": error}
+        return b"\n\nevent: error\ndata: " + json.dumps(event).encode() + b"\n\n"
+    return b"\n\ndata: " + json.dumps({"error": error}).encode() + b"\n\n"

@@ -1,50 +1,57 @@
-"""How is an image request made ready? Read it, choose its tier, measure, get a grant, fit: a plan comes out.
+"""Prepares an image request: read it, choose its tier, measure the images, get a grant, fit. The result is a plan.
 
-    plan = await preparer.prepare("chat", body, Said(tiers=("high",)))
+    plan = await preparer.prepare("chat", body, ClientHints(tiers=("high",)))
 
-In two hops to the workers: reading and measuring, then fitting and writing. The controller is asked in between, on the
-event loop, because it must see one request after the other.
+Reading and measuring run in the workers, then fitting and writing. The controller is called in between, on the event
+loop, because it must see one request after the other.
 """
 
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from stakes.budgets.controller import Grant
+from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.proxy import actuators
-from stakes.gateway.proxy.decide import GROUNDING, choose, cost_of, images_digest
+from stakes.gateway.proxy.decide import GROUNDING, choose_tier, images_digest
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import (
-    Measured,
-    Shrunk,
+    FittedImage,
+    MeasuredImage,
     Workers,
     data_url,
-    foretell,
+    fit_image,
     is_data_url,
     measure,
     measure_bytes,
-    shrink,
+    predict_fit,
 )
 from stakes.gateway.proxy.remote import Fetcher, read_url
-from stakes.gateway.proxy.request import Api, Call, ImageRef, dump, dump_images, parse, plain, read_call
+from stakes.gateway.proxy.request import (
+    Api,
+    Call,
+    ClientHints,
+    ImageRef,
+    dump,
+    dump_images,
+    encode_header,
+    parse,
+    read_call,
+)
 from stakes.gateway.reload import Rules, Served
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import family as named_family
 
-# What was decided about one request? Its tier, budgets and tokens: for the headers, the metrics and the log.
-#
-# ``outcome`` is text, fitted, observed, bypassed, grounding or uncompressed; the last three are outside the cap.
-
-
-APART = ("bypassed", "grounding", "uncompressed")
+UNCAPPED = ("bypassed", "grounding", "uncompressed")  # outcomes that do not count toward the mean budget
 
 
 @dataclass(frozen=True)
-class Pair:
-    """An image before and after, for the live page; ``seen_url`` is None where the model saw the original."""
+class ImagePair:
+    """An image before and after, for the dashboard; ``seen_url`` is None where the model saw the original."""
 
     format: str
     original: bytes
@@ -52,13 +59,13 @@ class Pair:
 
 
 @dataclass
-class Plan:
-    """One image request on its way.
+class RequestPlan:
+    """What was decided about one image request.
 
-    ``natives``, ``budgets``, ``predicted`` and ``scales``: one entry for each image that was measured. ``unmeasured``:
-    images that went by unseen (remote, uploaded files). ``expected``: what the server should count for all images,
-    None where some were not measured. ``left_out``: the first images, where the server says that it did not read them.
-    ``body``: what is sent instead, None where it is sent as it came.
+    ``outcome``: text, fitted, observed, bypassed, grounding or uncompressed. ``natives``, ``budgets``, ``predicted``
+    and ``scales``: one entry for each measured image. ``unmeasured``: images that were not seen (remote, uploaded
+    files). ``left_out``: how many images, the first ones, the server states that it did not read. ``body``: what is
+    sent instead of the client's body, None where that is sent unchanged.
     """
 
     api: Api
@@ -73,40 +80,39 @@ class Plan:
     scales: Sequence[tuple[float, float]] = ()
     unmeasured: int = 0
     left_out: int = 0
-    fetched: bool = False  # whether an image came from another host
+    fetched: bool = False  # whether an image was fetched from another host
     grant: Grant | None = None
     fit_s: float = 0.0
     model: str = ""
     question: str = field(default="", repr=False)
-    pairs: list[Pair] = field(default_factory=list, repr=False)  # empty unless the page keeps images
+    pairs: list[ImagePair] = field(default_factory=list, repr=False)  # empty unless the dashboard keeps images
 
     @property
     def images(self) -> int:
-        """How many images the request has, seen or not."""
+        """How many images the request has, measured or not."""
         return len(self.natives) + self.unmeasured
 
     @property
     def expected(self) -> int | None:
-        """Tokens that the server should count for the images."""
+        """Tokens that the server should count for all images, None where some were not measured."""
         if self.unmeasured or not self.natives:
             return None
         return sum((self.predicted if self.outcome == "fitted" else self.natives)[self.left_out :])
 
-    def settle(self) -> None:
-        """The images were read by the model: their tokens are spent."""
-        if self.grant is not None:
-            self.rules.controller.settle(self.grant, sum(self.predicted))
-            self.grant = None
+    def decision(self) -> dict[str, Any]:
+        """The decision as JSON, for the log, the dashboard and traces."""
+        numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
+        return {"tier": self.tier, "outcome": self.outcome, **numbers}
 
-    def cancel(self) -> None:
-        """No model read them: the grant goes back."""
-        if self.grant is not None:
-            self.rules.controller.cancel(self.grant)
-            self.grant = None
+    def settle(self, accepted: bool) -> None:
+        """Record the tokens as spent if the model read the images, or else return the grant; once."""
+        grant, self.grant, controller = self.grant, None, self.rules.controller
+        if grant is not None:
+            controller.settle(grant, sum(self.predicted)) if accepted else controller.cancel(grant)
 
     def headers(self, mode: str) -> list[tuple[bytes, bytes]]:
-        """What the client is told; several images' numbers stand with commas between."""
-        said = {
+        """The ``x-stakes-`` headers of the response; the numbers of several images are separated by commas."""
+        values = {
             "tier": self.tier,
             "why": self.why,
             "budget": ",".join(map(str, self.budgets)),
@@ -117,169 +123,150 @@ class Plan:
             "mode": mode,
             "outcome": self.outcome,
         }
-        return [(f"x-stakes-{name}".encode(), plain(text)) for name, text in said.items() if text]
-
-
-@dataclass(frozen=True)
-class Said:
-    """What the client's headers say."""
-
-    tiers: tuple[str, ...] = ()
-    task: str | None = None
-    bypass: bool = False
-    cost: str = ""
+        return [(f"x-stakes-{name}".encode(), encode_header(text)) for name, text in values.items() if text]
 
 
 class Preparer:
-    """Makes plans."""
+    """Makes the plans of one gateway."""
 
     def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: Metrics, log: Log) -> None:
         self._settings, self._served, self._workers = settings, served, workers
         self._metrics, self._log = metrics, log
-        self._limits = settings.limits
+        self._observing = settings.mode == "observe"
         self.fetcher = Fetcher(settings.remote_hosts, settings.limits.image_bytes)
 
-    async def prepare(self, api: Api, body: bytes, said: Said) -> Plan:
-        """The plan of one request that may hold images; ``Refused`` where it goes no further."""
-        plan = Plan(api, self._served.rules)
-        if said.bypass:
+    async def prepare(self, api: Api, body: bytes, hints: ClientHints) -> RequestPlan:
+        """The plan of one request that may hold images; ``Refused`` where it is not forwarded."""
+        plan = RequestPlan(api, self._served.rules)
+        if hints.bypass:
             return await self._bypass(plan, body)
         began = time.perf_counter()
         try:
-            await self._prepare(plan, body, said)
-        except Exception as error:
-            plan.cancel()
-            refusal = error if isinstance(error, Refused) else self._broken(error)
-            observing = self._settings.mode == "observe"
-            if not (observing or (refusal.soft and self._settings.fail == "open")):
+            await self._prepare(plan, body, hints)
+        except BaseException as error:
+            plan.settle(accepted=False)
+            if not isinstance(error, Exception):  # the client disconnected
+                raise
+            refusal = self._refusal(error)
+            if not (self._observing or (refusal.passable and self._settings.fail == "open")):
                 raise refusal from None
-            (self._metrics.would_reject if observing else self._metrics.rejects).labels(refusal.code).inc()
+            (self._metrics.would_reject if self._observing else self._metrics.rejects).labels(refusal.code).inc()
             plan.outcome, plan.why, plan.body = "uncompressed", refusal.code.replace("_", " "), None
             plan.budgets, plan.predicted, plan.scales = (), (), ()
-        except BaseException:  # the client left
-            plan.cancel()
-            raise
         plan.fit_s = time.perf_counter() - began
         return plan
 
-    def _broken(self, error: Exception) -> Refused:
-        """Our own fault: told by name in the log, and to the client without a word of it."""
-        self._log.say("fitting failed", logging.ERROR, failure=error)
-        return Refused(500, "internal_error", "the gateway failed to prepare this request", soft=True)
+    def _refusal(self, error: Exception) -> Refused:
+        """What the client sees; the log names an unexpected error, the client does not see that one."""
+        if isinstance(error, Refused):
+            return error
+        if isinstance(error, InfeasibleBudget):
+            return Refused(422, "infeasible_budget", str(error), passable=True)
+        self._log.write("fitting failed", logging.ERROR, failure=error)
+        return Refused(500, "internal_error", "the gateway failed to prepare this request", passable=True)
 
-    async def _bypass(self, plan: Plan, body: bytes) -> Plan:
+    async def _bypass(self, plan: RequestPlan, body: bytes) -> RequestPlan:
         if not self._settings.allow_bypass:
-            raise Refused(403, "bypass_forbidden", "this gateway lets nobody bypass it")
+            raise Refused(403, "bypass_forbidden", "this gateway does not allow x-stakes-bypass")
         plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
         try:
-            call = await self._workers.run(self._read, plan.api, body)
+            call, _ = await self._workers.run(self._read, plan, body)
             if not call.images and not call.hidden:
                 plan.outcome = "text"
                 return plan
-            _, measured = await self._workers.run(self._measure_seen, call, plan.rules.policy.family)
-            plan.natives = [one.native for one in measured]
-            plan.unmeasured = len(call.images) + call.hidden - len(measured)
-        except Refused:  # it is left alone whatever it holds; what cannot be measured is counted as unseen
+            _, images = await self._workers.run(self._measure, call, plan.rules.policy.family)
+            plan.natives = [image.native for image in images]
+            plan.unmeasured = len(call.images) + call.hidden - len(images)
+        except Refused:  # it is forwarded whatever it holds; what cannot be measured is counted as unmeasured
             plan.unmeasured = max(plan.unmeasured, 1)
         return plan
 
-    async def _prepare(self, plan: Plan, body: bytes, said: Said) -> None:
-        policy = plan.rules.policy
-        call, about = await self._workers.run(self._read_about, plan.api, body, policy.soft is not None)
-        if not call.images and not call.hidden:
-            return
+    async def _prepare(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> None:
+        call, digest = await self._workers.run(self._read, plan, body)
         plan.unmeasured = len(call.images) + call.hidden
-        by = "header x-stakes-tier" if said.tiers else "metadata stakes_tier"
-        cost = cost_of(said.cost or call.cost)
-        choice = choose(policy, call.texts, said.task or call.task, said.tiers or call.tiers, by, about, cost)
+        if not plan.unmeasured:
+            return
+        policy = plan.rules.policy
+        choice = choose_tier(policy, call, hints, digest)
         plan.tier, plan.why, plan.question = choice.tier, choice.why, " ".join(call.texts)
         plan.model = str(call.record.get("model") or "")[:200]
         if choice.why.startswith("undecided"):
             self._metrics.undecided.inc()
-        if len(call.images) + call.hidden > self._limits.images:
-            raise Refused(422, "too_many_images", f"a request may hold {self._limits.images} images at most")
-        family = policy.family
-        plan.fetched = await self._fetch(call, family)
-        refs, measured = await self._workers.run(self._measure_seen, call, family)
-        plan.natives, plan.unmeasured = [one.native for one in measured], plan.unmeasured - len(measured)
+        most = self._settings.limits.images
+        if plan.unmeasured > most:
+            raise Refused(422, "too_many_images", f"a request may hold {most} images at most")
+        plan.fetched = await self._fetch(call, policy.family)
+        refs, images = await self._workers.run(self._measure, call, policy.family)
+        plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
         if self._settings.keep_images:
-            plan.pairs = [Pair(one.format, one.data, None) for one in measured]
+            plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
         if choice.tier == GROUNDING or not refs:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
-            plan.predicted, plan.scales = plan.natives, [(1.0, 1.0)] * len(measured)
             plan.body = await self._workers.run(dump, call.record) if plan.fetched else None
-            return
-        plan.grant = plan.rules.controller.grant(choice.tier, plan.natives, choice.budget)
-        plan.budgets = plan.grant.budgets
-        if plan.grant.reason:
-            plan.why = f"{plan.why}; {plan.grant.reason}"
-        observing = self._settings.mode == "observe"
-        came = [ref.url for ref in refs]
-        made = await self._workers.run(self.fit, call, refs, measured, plan.budgets, family, observing)
-        plan.body, plan.predicted, plan.scales = made
-        if plan.pairs:
-            sent = [None if ref.url is before else ref.url for ref, before in zip(refs, came, strict=True)]
-            plan.pairs = [Pair(one.format, one.data, url) for one, url in zip(measured, sent, strict=True)]
-        plan.outcome = "observed" if observing else "fitted"
+            fitted = [FittedImage(None, image.native) for image in images]
+        else:
+            plan.grant = plan.rules.controller.grant(choice.tier, plan.natives, choice.budget)
+            plan.budgets = plan.grant.budgets
+            if plan.grant.reason:
+                plan.why = f"{plan.why}; {plan.grant.reason}"
+            plan.body, fitted = await self._workers.run(
+                self.fit, call, refs, images, plan.budgets, policy.family, self._observing
+            )
+            plan.outcome = "observed" if self._observing else "fitted"
+        plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
+        plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
 
-    def _read(self, api: Api, body: bytes) -> Call:
-        return read_call(api, parse(body))
-
-    def _read_about(self, api: Api, body: bytes, soft: bool) -> tuple[Call, str]:
-        call = self._read(api, body)
-        return call, images_digest(ref.url for ref in call.images) if soft else ""
+    def _read(self, plan: RequestPlan, body: bytes) -> tuple[Call, str]:
+        """The request and, for a policy with per-request costs, the digest of its images."""
+        call = read_call(plan.api, parse(body))
+        return call, "" if plan.rules.policy.per_request is None else images_digest(ref.url for ref in call.images)
 
     async def _fetch(self, call: Call, family: str) -> bool:
-        """Fetch remote images whose hosts are listed; others are passed on or refused. True where one was fetched."""
+        """Fetch remote images of listed hosts; others are forwarded or refused. True where one was fetched."""
         fetched = False
         for ref in call.images:
             if is_data_url(ref.url):
                 continue
-            read_url(ref.url)  # no other scheme goes through: servers read file: and worse
+            read_url(ref.url)  # refuses every other scheme: servers read file: and worse
             if self.fetcher.allows(ref.url):
-                if self._settings.mode == "observe":
+                if self._observing:
                     continue  # observing changes nothing, so nothing is fetched either
                 data = await self.fetcher.fetch(ref.url)
-                one = await self._workers.run(measure_bytes, data, family, self._limits)
-                ref.url, fetched = await self._workers.run(data_url, one.data, one.format), True
+                image = await self._workers.run(measure_bytes, data, family, self._settings.limits)
+                ref.url, fetched = await self._workers.run(data_url, image.data, image.format), True
             elif self._settings.remote == "refuse":
-                raise Refused(422, "remote_image", "remote images are not taken here; send it as a data URL")
+                raise Refused(422, "remote_image", "remote images are not accepted; send the image as a data URL")
         return fetched
 
-    def _measure_seen(self, call: Call, family: str) -> tuple[list[ImageRef], list[Measured]]:
-        refs = [ref for ref in call.images if is_data_url(ref.url) and not self._is_low_detail(ref)]
-        return refs, [measure(ref.url, family, self._limits) for ref in refs]
-
-    def _is_low_detail(self, ref: ImageRef) -> bool:
-        """An image that the client itself asks to be billed at the least is left as it is."""
-        return self._settings.actuator == "pixels" and ref.detail == "low"
+    def _measure(self, call: Call, family: str) -> tuple[list[ImageRef], list[MeasuredImage]]:
+        """The images that are fitted. With pixels, one of ``detail: low`` is not: it takes the least tokens already."""
+        by_pixels = self._settings.actuator == "pixels"
+        refs = [ref for ref in call.images if is_data_url(ref.url) and not (by_pixels and ref.detail == "low")]
+        return refs, [measure(ref.url, family, self._settings.limits) for ref in refs]
 
     def fit(
         self,
         call: Call,
         refs: Sequence[ImageRef],
-        measured: Sequence[Measured],
+        images: Sequence[MeasuredImage],
         budgets: Sequence[int],
         family: str,
         observing: bool,
-    ) -> tuple[bytes | None, list[int], list[tuple[float, float]]]:
-        """The new body (none while observing), the tokens of each image and how far it was scaled."""
+    ) -> tuple[bytes | None, list[FittedImage]]:
+        """The new body (None while observing) and what became of each image."""
         actuator = self._settings.actuator
         if actuator != "pixels":
-            sizes = [(one.width, one.height) for one in measured]
-            tokens = actuators.act(actuator, family, call, refs, sizes, budgets)
-            return None if observing else dump_images(call.record, refs), tokens, [(1.0, 1.0)] * len(tokens)
-        made: list[Shrunk] = []
+            sizes = [(image.width, image.height) for image in images]
+            tokens = actuators.apply(actuator, family, call, refs, sizes, budgets)
+            return None if observing else dump_images(call.record, refs), [FittedImage(None, n) for n in tokens]
+        if observing:
+            return None, [predict_fit(image, budget, family) for image, budget in zip(images, budgets, strict=True)]
+        fitted: list[FittedImage] = []
         by_detail = named_family(family).engine_parameter == "detail"
-        for ref, one, budget in zip(refs, measured, budgets, strict=True):
-            if observing:
-                made.append(foretell(one, budget, family))
-                continue
-            shrunk = shrink(one, budget, family, self._settings.encoding)
-            if shrunk.url is not None:
-                ref.url = shrunk.url
+        for ref, image, budget in zip(refs, images, budgets, strict=True):
+            fitted.append(fit_image(image, budget, family, self._settings.encoding))
+            if (url := fitted[-1].url) is not None:
+                ref.url = url
             if by_detail and ref.detail in (None, "auto"):
                 ref.detail = "high"  # what the formula counts; "auto" may choose either
-            made.append(shrunk)
-        body = None if observing else dump_images(call.record, refs)
-        return body, [one.tokens for one in made], [one.scale for one in made]
+        return dump_images(call.record, refs), fitted

@@ -1,204 +1,217 @@
-"""What happens to one request, from its first byte to its last? Let in, read, planned, forwarded, settled, counted.
+"""Handles one request from its first byte to its last: authenticate, read, plan, forward, settle, count.
 
-A request that can hold no image is passed on byte for byte without being parsed; so is everything that is not posted to
-the upstream's …/chat/completions or …/responses.
+A request that cannot hold an image is forwarded byte for byte without being parsed. So is everything that is not posted
+to the upstream's …/chat/completions or …/responses.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from stakes.gateway.monitoring.logs import Log
+import aiohttp
+from starlette.types import Receive, Scope, Send
+
+from stakes.gateway.monitoring.logs import Log, without_quotes
 from stakes.gateway.monitoring.metrics import Metrics
-from stakes.gateway.monitoring.recent import Recent
-from stakes.gateway.monitoring.shadow import Came, Shadow
+from stakes.gateway.monitoring.recent import RecentDecisions
+from stakes.gateway.monitoring.shadow import Shadow
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.fit import Plan, Preparer, Said
-from stakes.gateway.proxy.http_limits import Answering, Gone, Presence, Receive, Send, read_body, unpack
-from stakes.gateway.proxy.request import Api, api_of, headers_of, is_yes, may_hold_image, names, text_of
-from stakes.gateway.proxy.upstream import Doorkeeper, Dropped, Upstream
-from stakes.gateway.proxy.usage import Tap, Usage, compare, count, note
+from stakes.gateway.proxy.fit import Preparer, RequestPlan
+from stakes.gateway.proxy.http_limits import ClientGone, DisconnectWatcher, ResponseSender, read_body, unpack
+from stakes.gateway.proxy.request import Api, ClientHints, ReceivedRequest, api_of, headers_of, may_hold_image
+from stakes.gateway.proxy.upstream import Authenticator, Dropped, Upstream, is_stream
+from stakes.gateway.proxy.usage import Usage, UsageReader, compare_usage, settle_request
 from stakes.gateway.settings import Settings
 
 if TYPE_CHECKING:
     from stakes.gateway.monitoring.telemetry import Telemetry, Trace
 
 
-def _is_stream(answer: Any) -> bool:
-    kind: str = answer.headers.get("content-type", "")
-    return kind.startswith("text/event-stream")
+@dataclass(frozen=True)
+class Monitors:
+    """What observes the requests."""
+
+    metrics: Metrics
+    log: Log
+    recent: RecentDecisions
+    telemetry: "Telemetry | None" = None
+    shadow: Shadow | None = None
 
 
-class Gate:
-    """The ASGI app behind every path that is not the gateway's own."""
+@dataclass(frozen=True)
+class ActiveRequest:
+    """A request in progress; ``began`` is on the clock of ``time.perf_counter``."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        keeper: Doorkeeper,
-        preparer: Preparer,
-        upstream: Upstream,
-        metrics: Metrics,
-        log: Log,
-        recent: Recent,
-        telemetry: "Telemetry | None" = None,
-        shadow: Shadow | None = None,
-    ) -> None:
-        self._settings, self._keeper, self._preparer = settings, keeper, preparer
-        self._upstream, self._metrics, self._log, self._recent = upstream, metrics, log, recent
-        self._telemetry, self._shadow = telemetry, shadow
+    scope: Scope
+    send: ResponseSender
+    began: float
+    trace: "Trace | None"
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one request; whatever happens, it is answered once or its connection is closed."""
-        began = time.perf_counter()
-        answering = Answering(send)
-        client = Presence(receive, answering)
-        plan: Plan | None = None
-        trace = self._telemetry.begin(scope["headers"]) if self._telemetry and self._api(scope) else None
+    def seconds(self) -> float:
+        """The time since the request began."""
+        return time.perf_counter() - self.began
+
+
+@dataclass(frozen=True)
+class ProxyHandler:
+    """The ASGI app of every path that is not the gateway's own."""
+
+    settings: Settings
+    authenticator: Authenticator
+    preparer: Preparer
+    upstream: Upstream
+    monitors: Monitors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request: it is answered once, or its connection is closed."""
+        began, metrics, telemetry = time.perf_counter(), self.monitors.metrics, self.monitors.telemetry
+        trace = telemetry.begin(scope["headers"]) if telemetry and self._api(scope) else None
+        active = ActiveRequest(scope, ResponseSender(send), began, trace)
+        client = DisconnectWatcher(receive, active.send)
+        plan: RequestPlan | None = None
         problem = None
-        self._metrics.in_flight.inc()
+        metrics.in_flight.inc()
         try:
-            plan = await self._serve(scope, receive, answering, client, began, trace)
+            plan = await self._serve(active, receive, client)
         except Refused as refusal:
             problem = refusal.code
-            await self._refuse(scope, answering, refusal)
-        except (Gone, Dropped):  # the server closes a connection whose answer is incomplete: no length can lie
+            await self._refuse(active, refusal)
+        except (ClientGone, Dropped):  # the server closes the connection of an incomplete response
             problem = "broken_off"
-            self._metrics.requests.labels("", "broken_off").inc()
+            metrics.requests.labels("", "broken_off").inc()
         except asyncio.CancelledError:
-            problem = "cancelled"
             if not client.fired:
+                problem = "cancelled"
                 raise
-            client.forgive()
-            if answering.complete:
-                problem = None
-            else:
-                self._metrics.requests.labels("", "cancelled").inc()
+            client.uncancel()
+            if not active.send.complete:
+                problem = "cancelled"
+                metrics.requests.labels("", "cancelled").inc()
         except Exception as error:
             problem = "internal_error"
-            self._log.say("request failed", logging.ERROR, failure=error, path=scope.get("path"))
-            if answering.begun:
+            self.monitors.log.write("request failed", logging.ERROR, failure=error, path=scope.get("path"))
+            if active.send.status is not None:
                 raise
-            await self._refuse(scope, answering, Refused(500, "internal_error", "the gateway failed"))
+            await self._refuse(active, Refused(500, "internal_error", "the gateway failed"))
         finally:
             client.stop()
             if trace is not None:
-                trace.end(answering.status, problem)
-            self._metrics.in_flight.dec()
-            ended = time.perf_counter() - began
-            (self._metrics.duration.labels("yes") if plan and plan.images else self._metrics.text_duration).observe(
-                ended
-            )
+                trace.end(active.send.status, problem)
+            metrics.in_flight.dec()
+            duration = metrics.duration.labels("yes") if plan and plan.images else metrics.text_duration
+            duration.observe(active.seconds())
 
-    async def _serve(
-        self, scope: Mapping[str, Any], receive: Receive, send: Answering, client: Presence, began: float,
-        trace: "Trace | None",
-    ) -> Plan | None:  # fmt: skip
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
-        seen = headers_of(scope)
-        self._keeper.check(seen.get(b"authorization"))
-        url = self._upstream.address(scope["raw_path"], scope["query_string"])
-        limits, method = self._settings.limits, scope["method"]
-        body = await read_body(receive, seen.get(b"content-length"), limits.body_bytes, limits.body_s)
+    async def _serve(self, active: ActiveRequest, receive: Receive, client: DisconnectWatcher) -> RequestPlan | None:
+        """Forward the request and relay the response; the plan, or None for a request without images."""
+        scope, limits = active.scope, self.settings.limits
+        headers = headers_of(scope)
+        self.authenticator.check(headers.get(b"authorization"))
+        url = self.upstream.address(scope["raw_path"], scope["query_string"])
+        body = await read_body(receive, headers.get(b"content-length"), limits.body_bytes, limits.body_s)
         client.start()
-        plan = None
+        encoding = headers.get(b"content-encoding", b"").strip().lower()
+        received = ReceivedRequest(url, scope["headers"], body, encoding)
         api = self._api(scope)
-        if api is not None:
-            plan = await self._plan(api, body, seen)
-        changed = plan is not None and plan.body is not None
-        told = [] if plan is None or plan.outcome == "text" else plan.headers(self._settings.mode)
-        passed = self._upstream.headers(headers, changed=changed)
-        if trace is not None:
-            trace.inject(passed)
+        plan = None if api is None else await self._plan(api, received, headers)
+        if plan is not None and plan.body is not None:
+            body = plan.body
+        forwarded = self.upstream.headers(received.headers, changed=body is not received.body)
+        if active.trace is not None:
+            active.trace.inject(forwarded)
         try:
-            answer = await self._upstream.ask(
-                method,
-                url,
-                passed,
-                plan.body if plan is not None and plan.body is not None else body,
-            )
+            response = await self.upstream.ask(scope["method"], url, forwarded, body)
         except BaseException:
             if plan is not None:
-                plan.cancel()
+                plan.settle(accepted=False)
             raise
         try:
-            first = time.perf_counter() - began
-            if plan is None or plan.outcome == "text":
-                self._metrics.text.inc()
-                self._metrics.text_first_byte.observe(first)
-                tap = Tap(_is_stream(answer)) if trace is not None else None
-                await self._upstream.pass_on(answer, send, told, api or "chat", tap)
-                if trace is not None and tap is not None:
-                    trace.answered(None, tap.usage(), None)
-                return None
-            self._metrics.first_byte.labels("yes").observe(first)
-            came = Came(url, headers, body, seen.get(b"content-encoding", b"").strip().lower())
-            await self._answer(plan, answer, send, told, scope, began, trace, came)
+            if plan is None:
+                await self._relay_text(active, response, api or "chat")
+            else:
+                await self._relay_images(active, response, plan, received)
         finally:
-            answer.release() if send.over else answer.close()
+            response.release() if active.send.over else response.close()
         return plan
 
-    def _api(self, scope: Mapping[str, Any]) -> Api | None:
+    def _api(self, scope: Scope) -> Api | None:
         """The API by the path at the upstream; None also for a path that is refused."""
         try:
-            return api_of(scope["method"], self._upstream.path(scope["raw_path"]))
+            return api_of(scope["method"], self.upstream.path(scope["raw_path"]))
         except Refused:
             return None
 
-    async def _plan(self, api: Api, body: bytes, seen: Mapping[bytes, bytes]) -> Plan | None:
-        """None where the body can hold no image."""
-        limits, observing = self._settings.limits, self._settings.mode == "observe"
-        bypass = is_yes(seen.get(b"x-stakes-bypass", b""))
-        if bypass:
-            self._metrics.bypasses.inc()
-        encoding = seen.get(b"content-encoding", b"").strip().lower()
+    async def _plan(self, api: Api, received: ReceivedRequest, headers: Mapping[bytes, bytes]) -> RequestPlan | None:
+        """The plan; None where the request holds no image."""
+        hints = ClientHints.from_headers(headers)
+        if hints.bypass:
+            self.monitors.metrics.bypasses.inc()
         try:
-            text = unpack(body, encoding, limits.body_bytes) if encoding else body
+            text = unpack(received.body, received.encoding, self.settings.limits.body_bytes)
         except Refused:
-            if not (observing or bypass):
+            if not (self.settings.mode == "observe" or hints.bypass):
                 raise
             return None
         if not may_hold_image(text):
             return None
-        tiers, task = names(seen.get(b"x-stakes-tier", b"")), text_of(seen.get(b"x-stakes-task", b"")) or None
-        cost = seen.get(b"x-stakes-cost", b"").decode("latin-1").strip()
-        plan = await self._preparer.prepare(api, text, Said(tiers, task, bypass, cost))
-        if plan.outcome != "text":
-            self._metrics.fit_seconds.observe(plan.fit_s)
+        plan = await self.preparer.prepare(api, text, hints)
+        if plan.outcome == "text":
+            return None
+        self.monitors.metrics.fit_seconds.observe(plan.fit_s)
         return plan
 
-    async def _answer(
-        self, plan: Plan, answer: Any, send: Answering, told: list[tuple[bytes, bytes]], scope: Mapping[str, Any],
-        began: float, trace: "Trace | None", came: Came,
-    ) -> None:  # fmt: skip
-        accepted = answer.status < 400
-        plan.settle() if accepted else plan.cancel()
-        count(self._metrics, plan, accepted)
-        tap = Tap(_is_stream(answer)) if accepted and (plan.expected is not None or trace is not None) else None
+    async def _relay_text(self, active: ActiveRequest, response: aiohttp.ClientResponse, api: Api) -> None:
+        self.monitors.metrics.text.inc()
+        self.monitors.metrics.text_first_byte.observe(active.seconds())
+        reader = UsageReader(is_stream(response)) if active.trace is not None else None
+        await self.upstream.relay(response, active.send, [], api, reader)
+        if active.trace is not None and reader is not None:
+            active.trace.answered(None, reader.usage(), None)
+
+    async def _relay_images(
+        self, active: ActiveRequest, response: aiohttp.ClientResponse, plan: RequestPlan, received: ReceivedRequest
+    ) -> None:
+        self.monitors.metrics.first_byte.labels("yes").observe(active.seconds())
+        headers = plan.headers(self.settings.mode)
+        accepted = response.status < 400
+        settle_request(self.monitors.metrics, plan, accepted)
+        read = accepted and (plan.expected is not None or active.trace is not None)
+        reader = UsageReader(is_stream(response)) if read else None
         result = "answered"
         try:
-            await self._upstream.pass_on(answer, send, told, plan.api, tap)
+            await self.upstream.relay(response, active.send, headers, plan.api, reader)
         except Dropped:
             result = "dropped"
             raise
         except asyncio.CancelledError:
-            result = "answered" if send.complete else "cancelled"
+            result = "answered" if active.send.complete else "cancelled"
             raise
         finally:
-            counted = compare(self._metrics, plan, tap) if result == "answered" else None
-            if self._shadow is not None and (result, answer.status, plan.outcome) == ("answered", 200, "fitted"):
-                self._shadow.answered(plan, counted, tap, came)
-            if trace is not None:
-                trace.answered(plan, tap.usage() if tap is not None else Usage(), counted)
-            about = {"status": answer.status, "result": result, "counted": counted}
-            note(self._recent, self._log, plan, scope["path"], 1000 * (time.perf_counter() - began), **about)
+            counted = compare_usage(self.monitors.metrics, plan, reader) if result == "answered" else None
+            shadow = self.monitors.shadow
+            if shadow is not None and (result, response.status, plan.outcome) == ("answered", 200, "fitted"):
+                shadow.answered(plan, counted, reader, received)
+            if active.trace is not None:
+                active.trace.answered(plan, reader.usage() if reader is not None else Usage(), counted)
+            self._log(active, plan, response.status, result, counted)
 
-    async def _refuse(self, scope: Mapping[str, Any], send: Answering, refusal: Refused) -> None:
-        self._metrics.rejects.labels(refusal.code).inc()
-        self._metrics.requests.labels("", "refused").inc()
-        self._log.say("refused", logging.WARNING, path=scope.get("path"), status=refusal.status, reason=refusal.code)
+    def _log(self, active: ActiveRequest, plan: RequestPlan, status: int, result: str, counted: int | None) -> None:
+        """Add an image request to the dashboard and to the log."""
+        ms, log = 1000 * active.seconds(), self.monitors.log
+        self.monitors.recent.add(plan, status=status, result=result, counted=counted, ms=ms)
+        log.write(
+            "request", path=active.scope["path"], status=status, result=result, **plan.decision(),
+            why=plan.why if log.questions else without_quotes(plan.why), images=plan.images, counted=counted,
+            fit_ms=round(1000 * plan.fit_s, 1), ms=round(ms, 1), question=plan.question if log.questions else None,
+        )  # fmt: skip
+
+    async def _refuse(self, active: ActiveRequest, refusal: Refused) -> None:
+        self.monitors.metrics.rejects.labels(refusal.code).inc()
+        self.monitors.metrics.requests.labels("", "refused").inc()
+        path, status = active.scope.get("path"), refusal.status
+        self.monitors.log.write("refused", logging.WARNING, path=path, status=status, reason=refusal.code)
         headers, body = refusal.reply()
-        await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await active.send({"type": "http.response.start", "status": status, "headers": headers})
+        await active.send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,16 +1,14 @@
-"""How does a data URL become one that spends fewer tokens? Checked, measured by its header, fitted, encoded again.
+"""Turns the data URL of an image into one that takes fewer tokens: check, measure by its header, fit, encode.
 
-Everything here is slow and runs in workers. Measuring decodes base64 and reads a header; no pixel is touched before the
-budget is known. An image that is within its budget and stands upright is decoded, so that a damaged one is found, and
-then sent on in its own bytes, unless its side is longer than the service accepts.
+All of it is slow and runs in ``Workers``. Measuring decodes base64 and reads the header; no pixel is decoded before the
+budget is known. An upright image within its budget is decoded to detect damage, and then sent in its own bytes unless
+its side is longer than the service accepts.
 
-    one = measure("data:image/png;base64,…", "qwen2.5-vl", limits)
-    shrink(one, 256, "qwen2.5-vl", "png").url
+    image = measure("data:image/png;base64,…", "qwen2.5-vl", limits)
+    fit_image(image, 256, "qwen2.5-vl", "png").url
 """
 
 import asyncio
-import base64
-import binascii
 import io
 import re
 import struct
@@ -18,65 +16,43 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 from PIL import Image
 
-from stakes.errors import BadInput, InfeasibleBudget, UnreadableImage
-from stakes.gateway.proxy import images as base64_text
+from stakes.errors import BadInput, UnreadableImage
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Encoding, Limits
 from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.image.decode import Picture, probe
 from stakes.vision.image.resize import fit, fitted_size
 
-# How is an image written as PNG in little time? Rows as they are, and the fastest deflate that is installed.
-#
-# Pillow tries five filters on every row and spends more on it than on decoding and resizing together: 31 ms for a
-# page of
-# 576 tokens. Unfiltered rows take 18 ms by zlib at level 1 and come out a tenth smaller (pages are paper and ink, not
-# gradients); with ISA-L's deflate (``pip install isal``, part of ``stakes[gateway]``) 5 ms. The pixels are the same.
-#
-#     write_png(image)[:8]                              # b'\x89PNG\r\n\x1a\n'
-
-
-try:
+try:  # both are part of stakes[gateway]; without a wheel for the machine the standard library does the same, slower
     from isal.isal_zlib import compress
-except ImportError:  # no wheel for this machine: slower, and no worse
+except ImportError:
     from zlib import compress
+try:  # writes a megabyte in 0.04 ms and reads it in 0.1; the standard library takes 1.7 and 4
+    from pybase64 import b64decode as b64decode
+    from pybase64 import b64encode as b64encode
+except ImportError:
+    from base64 import b64decode as b64decode
+    from base64 import b64encode as b64encode
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-_RGB, _UNFILTERED = 2, 0
-
-
-def write_png(image: Image.Image) -> bytes:
-    """The bytes of an RGB image (PNG, 8 bits a channel, no filter)."""
-    if image.mode != "RGB":
-        raise BadInput(f"only RGB images are written here, not {image.mode}; convert it first")
-    width, height = image.size
-    rows = np.empty((height, 1 + 3 * width), dtype=np.uint8)
-    rows[:, 0] = _UNFILTERED
-    rows[:, 1:] = np.asarray(image).reshape(height, 3 * width)
-    head = struct.pack(">IIBBBBB", width, height, 8, _RGB, 0, 0, 0)
-    data = compress(rows.data, 1)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
-
-
+JPEG_QUALITY = 95  # a convention, at 4:4:4 so that colored text stays sharp; PNG, the default, is lossless
 _HEAD = re.compile(r"data:([a-z0-9.+/-]{0,64})((?:;[a-z0-9.=+_-]{1,64}){0,4}),", re.IGNORECASE)
-_UNREADABLE = "an image cannot be read: it is damaged, or none of PNG, JPEG, WebP, GIF, BMP and TIFF"
-JPEG_QUALITY = 95  # a convention, at 4:4:4 so that coloured text stays sharp; PNG, the default, loses nothing
+_RGB, _UNFILTERED = 2, 0  # PNG's color type and row filter
 
 
 @dataclass(frozen=True)
-class Measured:
-    """An image whose header was read: its bytes, its upright size and the tokens that it takes with no budget.
+class MeasuredImage:
+    """An image whose header was read: its bytes, its upright size and its native tokens.
 
-    ``native`` of one that the service refuses for its length is that of the longest size in its shape that is not.
+    For an image that the service refuses for its length, ``native`` counts the longest accepted size in its shape.
     """
 
     data: bytes
@@ -87,36 +63,41 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Shrunk:
-    """What goes to the upstream in its place: ``url`` is None where the image is sent as it came."""
+class FittedImage:
+    """What is sent to the upstream; ``url`` is None where the image is sent unchanged."""
 
     url: str | None
     tokens: int
-    scale: tuple[float, float]
+    scale: tuple[float, float] = (1.0, 1.0)
 
 
 def is_data_url(url: str) -> bool:
-    """Tell whether an address holds the image itself."""
+    """Whether an address contains the image itself."""
     return url[:5].lower() == "data:"
 
 
-def measure(url: str, family: str, limits: Limits) -> Measured:
-    """Undo the base64 of a data URL, strictly, and measure what it holds."""
+def data_url(data: bytes, kind: str) -> str:
+    """An image as a data URL."""
+    return f"data:image/{kind};base64,{b64encode(data).decode()}"
+
+
+def measure(url: str, family: str, limits: Limits) -> MeasuredImage:
+    """Decode the base64 of a data URL strictly, and measure the image."""
     head = _HEAD.match(url[:512])
     if head is None or ";base64" not in head[2].lower():
         raise Refused(422, "bad_data_url", "an image's data URL is not of the form data:image/png;base64,…")
     if head[1] and not head[1].lower().startswith("image/"):
-        raise Refused(422, "bad_data_url", "a data URL in the place of an image does not say that it is one")
+        raise Refused(422, "bad_data_url", f"the data URL of an image declares {head[1]}, which is not an image type")
     if (len(url) - head.end()) * 3 // 4 > limits.image_bytes + 2:
         raise _too_large(limits)
     try:
-        data = base64_text.decode(url[head.end() :])
-    except ValueError:
+        data = b64decode(url[head.end() :], validate=True)
+    except ValueError:  # any other character, or wrong padding
         raise Refused(422, "bad_base64", "an image's base64 is damaged") from None
     return measure_bytes(data, family, limits)
 
 
-def measure_bytes(data: bytes, family: str, limits: Limits) -> Measured:
+def measure_bytes(data: bytes, family: str, limits: Limits) -> MeasuredImage:
     """Read the header; the pixel limit is checked on it, before anything is decoded."""
     if len(data) > limits.image_bytes:
         raise _too_large(limits)
@@ -130,153 +111,110 @@ def measure_bytes(data: bytes, family: str, limits: Limits) -> Measured:
         native = count_tokens(family, *accepted_size(family, width, height))
     except BadInput as error:  # so thin that the family's own processor refuses it
         raise Refused(422, "image_too_thin", str(error)) from None
-    return Measured(data, kind.lower(), width, height, native)
+    return MeasuredImage(data, kind.lower(), width, height, native)
 
 
-def shrink(one: Measured, budget: int, family: str, encoding: Encoding) -> Shrunk:
-    """The image at its budget, by pixels."""
+def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding) -> FittedImage:
+    """The image resized to its budget; ``InfeasibleBudget`` where no size of its shape is within it."""
+    size = (image.width, image.height)
     try:
-        as_it_came = one.native <= budget and accepted_size(family, one.width, one.height) == (one.width, one.height)
-        if as_it_came and _is_sound_and_upright(one):
-            return Shrunk(None, one.native, (1.0, 1.0))
-        fitted = fit(one.data, budget, family, decode_limit=one.width * one.height)
+        if image.native <= budget and accepted_size(family, *size) == size:
+            picture = Picture(image.data, max_pixels=image.width * image.height)
+            if not picture.sideways:  # rotated by EXIF, which some servers ignore: then it is written upright
+                picture.pixels()  # detects damage
+                return FittedImage(None, image.native)
+        fitted = fit(image.data, budget, family, decode_limit=image.width * image.height)
     except UnreadableImage:
-        raise unreadable() from None
-    except InfeasibleBudget as error:
-        raise infeasible(error) from None
+        raise _unreadable() from None
     if encoding == "jpeg":
         out = io.BytesIO()
         fitted.image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
         data = out.getvalue()
     else:
         data = write_png(fitted.image)
-    return Shrunk(data_url(data, encoding), fitted.tokens, fitted.scale)
+    return FittedImage(data_url(data, encoding), fitted.tokens, fitted.scale)
 
 
-def data_url(data: bytes, kind: str) -> str:
-    """An image as an address that holds it."""
-    return f"data:image/{kind};base64,{base64_text.encode(data)}"
+def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:
+    """The tokens that ``fit_image`` would take, without decoding a pixel; the image is sent unchanged."""
+    if image.native <= budget:
+        return FittedImage(None, image.native)
+    return FittedImage(None, fitted_size(image.width, image.height, budget, family).tokens)
 
 
-def unreadable() -> Refused:
-    """Pillow's own words are never repeated: they have carried addresses of objects (CVE-2026-22778)."""
-    return Refused(422, "unreadable_image", _UNREADABLE, soft=True)
-
-
-def foretell(one: Measured, budget: int, family: str) -> Shrunk:
-    """What ``shrink`` would spend, by arithmetic alone: no pixel is decoded, and the image goes on as it came."""
-    if one.native <= budget:
-        return Shrunk(None, one.native, (1.0, 1.0))
-    try:
-        size = fitted_size(one.width, one.height, budget, family)
-    except InfeasibleBudget as error:
-        raise infeasible(error) from None
-    return Shrunk(None, size.tokens, (1.0, 1.0))
-
-
-def infeasible(error: InfeasibleBudget) -> Refused:
-    """No size of the image takes as few tokens as it was granted."""
-    return Refused(422, "infeasible_budget", str(error), soft=True)
-
-
-def _is_sound_and_upright(one: Measured) -> bool:
-    """Decode it whole; False where EXIF lays it on its side, which some servers do not undo."""
-    picture = Picture(one.data, max_pixels=one.width * one.height)
-    if not picture.sideways:
-        picture.pixels()
-    return not picture.sideways
+def _unreadable() -> Refused:
+    # Pillow's own message is not repeated: such messages have carried addresses of objects (CVE-2026-22778).
+    message = "an image cannot be read: it is damaged, or none of PNG, JPEG, WebP, GIF, BMP and TIFF"
+    return Refused(422, "unreadable_image", message, passable=True)
 
 
 def _refusal(error: UnreadableImage, limits: Limits) -> Refused:
-    """A bomb is refused whatever the setting; what merely cannot be read may be passed on by a fail-open gateway."""
+    """A decompression bomb is always refused; a fail-open gateway may forward what it merely cannot read."""
     if "pixels" in str(error):
         return Refused(422, "too_many_pixels", f"an image has more than {limits.pixels} pixels; send a smaller one")
     if "scans" in str(error):
-        return Refused(422, "too_many_scans", "an image is a JPEG of too many scans; save it again as a plain one")
-    return unreadable()
+        return Refused(422, "too_many_scans", "an image is a JPEG with too many scans; save it as a baseline JPEG")
+    return _unreadable()
 
 
 def _too_large(limits: Limits) -> Refused:
     return Refused(413, "image_too_large", f"an image has more than {limits.image_bytes} bytes; send a smaller one")
 
 
-# How do an image's bytes become text that JSON can carry, and back? Base64, strictly, by the fastest codec there is.
-#
-# pybase64 (part of ``stakes[gateway]``) reads a page of a megabyte in 0.1 ms where the standard library takes 4, and
-# writes one in 0.04 instead of 1.7. Both refuse what is not base64 from end to end.
-#
-#     decode(encode(b"page"))                           # b'page'
+def write_png(image: Image.Image) -> bytes:
+    """An RGB image as PNG: 8 bits a channel, unfiltered rows, ISA-L's deflate where it is installed.
+
+    Pillow tries five filters on every row, which takes longer than decoding and resizing: 31 ms for an image of 576
+    tokens. Unfiltered rows take 18 ms with zlib at level 1 and 5 ms with ISA-L, and come out a tenth smaller, because
+    document pages are ink on paper and not gradients.
+    """
+    if image.mode != "RGB":
+        raise BadInput(f"write_png takes RGB images, not {image.mode}; convert it first")
+    width, height = image.size
+    rows = np.empty((height, 1 + 3 * width), dtype=np.uint8)
+    rows[:, 0] = _UNFILTERED
+    rows[:, 1:] = np.asarray(image).reshape(height, 3 * width)
+    head = struct.pack(">IIBBBBB", width, height, 8, _RGB, 0, 0, 0)
+    data = compress(rows.data, 1)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
 
 
-try:
-    import pybase64
-except ImportError:  # no wheel for this machine: slower, and no worse
-    pybase64 = None
-
-
-def encode(data: bytes) -> str:
-    """Bytes as text."""
-    if pybase64 is not None:
-        text: str = pybase64.b64encode_as_string(data)
-        return text
-    return base64.b64encode(data).decode("ascii")
-
-
-def decode(text: str) -> bytes:
-    """Text as bytes; ``ValueError`` where a character is none of base64's, or the padding is not as it must be."""
-    if pybase64 is not None:
-        data: bytes = pybase64.b64decode(text, validate=True)
-        return data
-    return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
-
-
-# Where is the slow work done? In a few threads off the event loop, with a time limit and a full house that says so.
-#
-# Pillow lets go of the interpreter while it decodes, resizes and encodes, so threads are enough. A thread cannot be
-# stopped: work that ran past its time keeps its place until it ends, which the pixel and scan limits keep short, and
-# new work is refused once ``waiting`` places are taken.
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
 
 
 class Workers:
-    """A bounded pool; used from one event loop."""
+    """A bounded thread pool for image work; it returns 503 when saturated.
+
+    Pillow releases the GIL while it decodes, resizes and encodes, so threads are enough. A thread cannot be stopped:
+    work beyond its time limit still counts until it ends, which the limits on pixels and scans keep short.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._pool = ThreadPoolExecutor(limits.workers, thread_name_prefix="stakes-fit")
-        self._places, self._seconds = limits.waiting, limits.fit_s
-        self.inside = 0  # pieces of work running or waiting
+        self._most, self._seconds, self._lock = limits.waiting, limits.fit_s, Lock()
+        self.inside = 0  # jobs running or waiting
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What ``work`` returns or raises; 503 where nobody is free in time."""
-        if self.inside >= self._places:
-            raise Refused(503, "busy", "all workers are busy; try again in a moment", soft=True, retry_after=1)
-        loop = asyncio.get_running_loop()
-        self.inside += 1
+        """What ``work`` returns or raises; 503 where the queue is full or the time limit is over."""
+        if self.inside >= self._most:
+            raise Refused(503, "busy", "all workers are busy; try again in a moment", passable=True, retry_after=1)
         future = self._pool.submit(work, *args, **kwargs)
-        future.add_done_callback(lambda _: _tell(loop, self._left))
+        self._count(1)
+        future.add_done_callback(lambda _: self._count(-1))
         try:
             async with asyncio.timeout(self._seconds) as limit:
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise Refused(
-                503, "fit_timeout", f"the images were not ready in {self._seconds:g} s; send smaller ones", soft=True
-            ) from None
+            message = f"the images were not ready in {self._seconds:g} s; send smaller ones"
+            raise Refused(503, "fit_timeout", message, passable=True) from None
 
     def close(self) -> None:
-        """Take no more work; what runs is left to end."""
+        """Accept no more work; running work may end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _left(self) -> None:
-        self.inside -= 1
-
-
-def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(what)
-    except RuntimeError:  # the loop has ended before the thread did
-        return
+    def _count(self, jobs: int) -> None:
+        with self._lock:  # a job ends in its own thread
+            self.inside += jobs

@@ -1,9 +1,10 @@
-"""May this address be fetched, and from where? Only from hosts on the allowlist, at an address that was checked.
+"""Fetches remote images, only from hosts on the allowlist and only from public addresses.
 
-Every hop: parse strictly, host on the list, resolve once, refuse the host if any of its addresses is not a public one
-(private, loopback, link-local, mapped, metadata), connect to the very address that was checked, never follow a redirect
-blindly. Bytes and seconds are capped over all hops together. What was fetched is sent on as a data URL, so that the
-upstream does not fetch it a second time. (CVE-2025-6242, CVE-2026-24779: vLLM; a 302 past the guard: LMDeploy #4761.)
+Every hop is checked: parse the address strictly, find its host on the list, resolve once, refuse the host if any of its
+addresses is not public (private, loopback, link-local, mapped, metadata), connect to the very address that was checked,
+never follow a redirect without the same checks. Bytes and seconds are limited over all hops together. The image is
+forwarded as a data URL, so that the upstream does not fetch it again. (CVE-2025-6242, CVE-2026-24779: vLLM; a redirect
+past the check: LMDeploy #4761.)
 
     fetcher = Fetcher(("images.example.com",), most_bytes=24 << 20, seconds=10)
     data = await fetcher.fetch("https://images.example.com/page.png")
@@ -28,8 +29,8 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _PLAIN = re.compile(r"[!-\[\]-~]+")  # printable ASCII without space and backslash, which parsers read differently
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?")
 _MOST_HOPS = 3
-# Refused whatever this Python's own list says, which differs between versions: metadata services (Azure, Alibaba,
-# Oracle in 192.0.0.0/24), and every form of IPv6 that wraps an IPv4 address: translated, compatible, 6to4, Teredo.
+# Refused in addition to Python's own list, which differs between versions: metadata services (Azure, Alibaba, Oracle in
+# 192.0.0.0/24), and every form of IPv6 that wraps an IPv4 address: translated, compatible, 6to4, Teredo.
 _CLOSED = tuple(
     ipaddress.ip_network(net)
     for net in (
@@ -37,6 +38,37 @@ _CLOSED = tuple(
         "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
     )
 )  # fmt: skip
+
+
+def read_url(url: str) -> tuple[str, int, str]:
+    """(host, port, scheme) of an http(s) address that all parsers read alike; 422 for any other."""
+    bad = Refused(422, "bad_image_url", "an image's address is not a plain http(s) or data address")
+    if len(url) > 4096 or not _PLAIN.fullmatch(url):
+        raise bad
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise bad from None
+    host = (parts.hostname or "").rstrip(".")
+    named = "%" not in host and (_HOST.fullmatch(host) or _is_address(host))
+    if parts.scheme not in ("http", "https") or parts.username is not None or parts.password is not None or not named:
+        raise bad
+    return host, port or (443 if parts.scheme == "https" else 80), parts.scheme
+
+
+def is_public_address(address: Address) -> bool:
+    """Whether an address belongs to the public internet; an IPv4 address mapped into IPv6 is checked as IPv4."""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return is_public_address(address.ipv4_mapped)
+    if any(address.version == net.version and address in net for net in _CLOSED):
+        return False
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+async def _lookup(host: str, port: int) -> list[str]:
+    entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]
 
 
 class Fetcher:
@@ -47,47 +79,43 @@ class Fetcher:
         hosts: Sequence[str],
         most_bytes: int,
         seconds: float = 10.0,
-        resolve: Resolve | None = None,
-        is_public: Callable[[Address], bool] | None = None,
+        resolve: Resolve = _lookup,
+        is_public: Callable[[Address], bool] = is_public_address,
     ) -> None:
         self._hosts = [_entry(host.lower()) for host in hosts]
         self._most, self._seconds = most_bytes, seconds
-        self._resolve = resolve or _lookup
-        self._is_public = is_public or is_public_address
+        self._resolve, self._is_public = resolve, is_public
 
     def allows(self, url: str) -> bool:
         """Whether the address is well formed and its host is on the list; nothing is resolved."""
         try:
-            host, port, _ = read_url(url)
+            return self._listed(*read_url(url))
         except Refused:
             return False
-        return self._listed(host, port, urlsplit(url).scheme.lower())
 
     async def fetch(self, url: str) -> bytes:
-        """The bytes behind an allowed address; every way to fail is one 422 that tells nothing of the network."""
+        """The bytes at an allowed address; every failure is the same 422, which reveals nothing of the network."""
         try:
             async with asyncio.timeout(self._seconds):
                 for _ in range(_MOST_HOPS + 1):
-                    data, further = await self._hop(url)
-                    if further is None:
+                    data, location = await self._hop(url)
+                    if location is None:
                         return data
-                    url = further
-        except (TimeoutError, OSError, ValueError):  # aiohttp's errors are OSErrors or ValueErrors or the next
-            raise _failed() from None
-        except Exception as error:
-            if isinstance(error, Refused):
-                raise
+                    url = location
+        except Refused:
+            raise
+        except Exception:
             raise _failed() from None
         raise _failed()
 
     async def _hop(self, url: str) -> tuple[bytes, str | None]:
-        host, port, _ = read_url(url)
-        if not self._listed(host, port, urlsplit(url).scheme.lower()):
+        host, port, scheme = read_url(url)
+        if not self._listed(host, port, scheme):
             raise _failed()
-        found = await self._resolve(host, port)
-        if not found or not all(self._is_public(ipaddress.ip_address(one.partition("%")[0])) for one in found):
+        resolved = await self._resolve(host, port)
+        if not resolved or not all(self._is_public(ipaddress.ip_address(one.partition("%")[0])) for one in resolved):
             raise _failed()
-        connector = aiohttp.TCPConnector(resolver=_Pinned(host, found[0]), use_dns_cache=False, force_close=True)
+        connector = aiohttp.TCPConnector(resolver=_Pinned(resolved[0]), use_dns_cache=False, force_close=True)
         timeout = aiohttp.ClientTimeout(total=self._seconds)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
@@ -106,18 +134,18 @@ class Fetcher:
 
     def _listed(self, host: str, port: int, scheme: str) -> bool:
         usual = port == (443 if scheme == "https" else 80)
-        for name, wanted in self._hosts:
-            fits = host == name or (name.startswith("*.") and host.endswith(name[1:]) and len(host) >= len(name))
-            if fits and (str(port) == wanted if wanted else usual):
+        for name, listed_port in self._hosts:
+            matches = host == name or (name.startswith("*.") and host.endswith(name[1:]) and len(host) >= len(name))
+            if matches and (str(port) == listed_port if listed_port else usual):
                 return True
         return False
 
 
 class _Pinned(AbstractResolver):
-    """A resolver that knows one host and the one address that was checked."""
+    """A resolver that returns the one address that was checked."""
 
-    def __init__(self, host: str, address: str) -> None:
-        self._host, self._address = host, address
+    def __init__(self, address: str) -> None:
+        self._address = address
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[ResolveResult]:  # noqa: ARG002
         kind = socket.AF_INET6 if ":" in self._address else socket.AF_INET
@@ -130,32 +158,6 @@ class _Pinned(AbstractResolver):
 
     async def close(self) -> None:
         return None
-
-
-def read_url(url: str) -> tuple[str, int, str]:
-    """(host, port, path) of an http(s) address that every parser reads alike; 422 for any other."""
-    if len(url) > 4096 or not _PLAIN.fullmatch(url):
-        raise _bad()
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise _bad() from None
-    host = (parts.hostname or "").rstrip(".")
-    if parts.scheme not in ("http", "https") or parts.username is not None or parts.password is not None:
-        raise _bad()
-    if not host or "%" in host or not (_HOST.fullmatch(host) or _is_address(host)):
-        raise _bad()
-    return host, port or (443 if parts.scheme == "https" else 80), parts.path
-
-
-def is_public_address(address: Address) -> bool:
-    """Whether an address is one of the open internet; one of IPv4 inside IPv6 is looked at as itself."""
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return is_public_address(address.ipv4_mapped)
-    if any(address.version == net.version and address in net for net in _CLOSED):
-        return False
-    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
 def _is_address(host: str) -> bool:
@@ -173,15 +175,6 @@ def _entry(text: str) -> tuple[str, str]:
         return name, rest.removeprefix(":")
     name, _, port = text.partition(":") if text.count(":") == 1 else (text, "", "")
     return name, port
-
-
-async def _lookup(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
-
-
-def _bad() -> Refused:
-    return Refused(422, "bad_image_url", "an image's address is not a plain http(s) or data address")
 
 
 def _failed() -> Refused:

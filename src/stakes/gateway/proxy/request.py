@@ -1,30 +1,92 @@
-"""Where in a request are its images, and what does it ask? For chat completions and responses.
+"""Reads a request: which API it calls, what its headers ask for, where its images are and what the question is.
 
 Images are looked for everywhere below ``messages`` or ``input``: any object with an ``image_url`` (an address, or an
-object with a ``url``), so also in tool results and in the short forms that vLLM takes. The question is the text of the
-last user message, part by part.
+object with a ``url``), so also in tool results and in the short forms that vLLM accepts. The question is the text of
+the last user message, part by part.
 
+    api_of("POST", "/v1beta/openai/chat/completions")      # 'chat'
     call = read_call("chat", parse(body))
-    call.images[0].url, call.texts        # 'data:image/png;base64,…', ('What is the total?',)
+    call.images[0].url, call.texts                         # 'data:image/png;base64,…', ('What is the total?',)
+
+Text that is not ASCII travels in a header as percent-encoded UTF-8; plain UTF-8 is accepted too. Printable ASCII stays
+as it is, except for a "%" before two hexadecimal digits: it becomes %25, so that decoding gives back the same text.
+
+    encode_header("高 10%")                                 # b'%E9%AB%98 10%'
+    tier_names("高,low".encode()), tier_names(b"%E9%AB%98,low")        # ('高', 'low'), ('高', 'low')
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from secrets import token_hex
 from typing import Any, Literal
 from urllib.parse import quote, unquote_to_bytes
 
+from yarl import URL
+
 from stakes.gateway.proxy.errors import Refused
 
 Api = Literal["chat", "responses"]
+MOST_BYTES = 1200  # of one header value: some servers accept 4 KB for all headers of a response
 _UNCOUNTED = {"image_embeds", "image_pil", "image"}  # images in forms that carry no address
+_READ = re.compile(r"/(?:chat(?:;[^/]*)?/(?P<chat>completions)|responses)(?:;[^/]*)?/?\Z", re.IGNORECASE)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_FALSE = frozenset({b"", b"0", b"false", b"no", b"off"})
+_ONCE = frozenset(
+    {
+        b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
+        b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task", b"x-stakes-cost",
+    }
+)  # fmt: skip
+_TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
+
+
+@dataclass(frozen=True)
+class ReceivedRequest:
+    """A request as the client sent it; ``url`` is its address at the upstream."""
+
+    url: URL
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    encoding: bytes
+
+
+@dataclass(frozen=True)
+class ClientHints:
+    """What the client asks for in ``x-stakes-`` headers or in ``metadata``; ``cost`` is not checked yet.
+
+    ``tiers``: one, or several separated by commas.
+    """
+
+    tiers: tuple[str, ...] = ()
+    task: str | None = None
+    bypass: bool = False
+    cost: object = None
+
+    @classmethod
+    def from_headers(cls, headers: Mapping[bytes, bytes]) -> "ClientHints":
+        """Read the headers; their names are in lower case."""
+        return cls(
+            tiers=tier_names(headers.get(b"x-stakes-tier", b"")),
+            task=decode_header(headers.get(b"x-stakes-task", b"")) or None,
+            bypass=headers.get(b"x-stakes-bypass", b"").strip().lower() not in _FALSE,
+            cost=headers.get(b"x-stakes-cost", b"").decode("latin-1").strip(),
+        )
+
+    @classmethod
+    def from_metadata(cls, metadata: Any) -> "ClientHints":
+        """Read ``stakes_tier``, ``stakes_task`` and ``stakes_cost``; a tier or a task that is not a text is ignored."""
+        given = metadata if isinstance(metadata, dict) else {}
+        tier, task = given.get("stakes_tier"), given.get("stakes_task")
+        tiers = tuple(name.strip() for name in tier.split(",") if name.strip()) if isinstance(tier, str) else ()
+        return cls(tiers, task if isinstance(task, str) else None, cost=given.get("stakes_cost"))
 
 
 @dataclass
 class ImageRef:
-    """One image where it stands: ``holder[key]`` is its address; ``part`` is the object that has ``image_url``."""
+    """One image in the request: ``holder[key]`` is its address; ``part`` is the object that has ``image_url``."""
 
     part: dict[str, Any]
     holder: dict[str, Any]
@@ -32,9 +94,8 @@ class ImageRef:
 
     @property
     def url(self) -> str:
-        """Its address; a data URL holds the image itself."""
-        address: str = self.holder[self.key]
-        return address
+        """Its address; a data URL contains the image itself."""
+        return str(self.holder[self.key])
 
     @url.setter
     def url(self, address: str) -> None:
@@ -42,12 +103,12 @@ class ImageRef:
 
     @property
     def detail(self) -> Any:
-        """OpenAI's ``detail``: beside the address in chat completions and in responses."""
+        """OpenAI's ``detail``: next to the address in chat completions and in responses."""
         return self.holder.get("detail")
 
     @detail.setter
     def detail(self, value: str) -> None:
-        if self.holder is self.part and self.part.get("type") != "input_image":  # {"image_url": "…"}: make room for it
+        if self.holder is self.part and self.part.get("type") != "input_image":  # {"image_url": "…"} needs an object
             self.holder, self.key = {"url": self.url}, "url"
             self.part["image_url"] = self.holder
         self.holder["detail"] = value
@@ -55,29 +116,52 @@ class ImageRef:
 
 @dataclass(frozen=True)
 class Call:
-    """What one request holds; ``hidden`` counts images without an address (an uploaded file's id, embeddings)."""
+    """The content of one request; ``hidden`` counts images without an address (an uploaded file's id, embeddings)."""
 
-    api: Api
     record: dict[str, Any]
-    images: tuple[ImageRef, ...]
-    hidden: int
-    texts: tuple[str, ...]
-    tiers: tuple[str, ...]  # metadata.stakes_tier: one, or several with commas between
-    task: str | None  # metadata.stakes_task
-    cost: object = None  # metadata.stakes_cost, whatever it is
+    images: tuple[ImageRef, ...] = ()
+    hidden: int = 0
+    texts: tuple[str, ...] = ()
+    hints: ClientHints = ClientHints()
+
+
+def api_of(method: str, path: str) -> Api | None:
+    """The API of a request whose body is read; None for a request that is forwarded unchanged.
+
+    ``path`` is the path at the upstream, where base URLs end in /v1, /v1beta/openai, the name of a deployment or
+    nothing. Some servers ignore case, a final slash and path parameters, so they are ignored here as well.
+    """
+    match = _READ.search(path) if method == "POST" else None
+    return None if match is None else "chat" if match["chat"] else "responses"
+
+
+def headers_of(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """The headers by name; 400 for one that is repeated and must not be, and for ambiguous framing."""
+    if scope["method"] not in _METHODS:
+        raise Refused(405, "bad_method", "this method is not supported")
+    headers: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in headers and name in _ONCE:
+            raise Refused(400, "bad_headers", f"the header {name.decode('ascii')} occurs twice")
+        headers[name] = value
+    if b"upgrade" in headers:
+        raise Refused(400, "bad_headers", "connections cannot be upgraded; leave the upgrade header out")
+    if b"host" not in headers and scope["http_version"] == "1.1":
+        raise Refused(400, "bad_headers", "the host header is missing")
+    if b"transfer-encoding" in headers and b"content-length" in headers:
+        raise Refused(400, "bad_headers", "a body has a length or a transfer encoding, not both")
+    return headers
 
 
 def may_hold_image(body: bytes) -> bool:
-    """Cheap and never wrong in saying no: every key that brings an image has "image" in it, plain or escaped."""
+    """A cheap check without false negatives: every key of an image contains "image", plain or escaped."""
     return b"image" in body or b"\\u" in body or b"\x00" in body
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The body as JSON that every reader reads alike: UTF-8, an object, no key twice, no NaN, not too deep."""
+    """The body as JSON that all parsers read alike: UTF-8, an object, no repeated key, no NaN, not too deep."""
     try:
-        record = json.loads(body.decode("utf-8"), object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
-    except _Ambiguous as error:
-        raise Refused(400, "ambiguous_json", str(error)) from None
+        record = json.loads(body.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise Refused(400, "bad_json", "the body is not JSON in UTF-8") from None
     if not isinstance(record, dict):
@@ -85,83 +169,79 @@ def parse(body: bytes) -> dict[str, Any]:
     return record
 
 
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        message = "the body repeats a key in one object; servers differ in which one they read"
+        raise Refused(400, "ambiguous_json", message)
+    return record
+
+
+def _refuse_constant(name: str) -> None:
+    raise Refused(400, "ambiguous_json", f"the body holds {name}, which is not JSON")
+
+
 def dump(record: dict[str, Any]) -> bytes:
     """The changed body."""
     try:
         return json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
-    except (ValueError, RecursionError):  # 1e999 became infinity
-        raise Refused(400, "bad_json", "the body holds a number that JSON cannot carry") from None
+    except (ValueError, RecursionError):  # 1e999 was parsed as infinity
+        raise Refused(400, "bad_json", "the body holds a number that JSON cannot represent") from None
 
 
 def dump_images(record: dict[str, Any], refs: Sequence[ImageRef]) -> bytes:
-    """The changed body; ``refs``: images that were measured, whose addresses hold nothing that JSON would escape.
+    """The changed body; ``refs``: measured images, whose addresses hold no character that JSON escapes.
 
-    They are put in afterwards: looking through a megabyte for what is not there takes 4 ms.
+    Their addresses are inserted after the rest was written: searching a megabyte for characters to escape takes 4 ms.
     """
-    mark, urls = token_hex(16), [ref.url for ref in refs]
+    nonce, urls = token_hex(16), [ref.url for ref in refs]
+    marks = [f"{nonce}:{i}." for i in range(len(refs))]
     try:
-        for place, ref in enumerate(refs):
-            ref.url = f"{mark}:{place}."
+        for ref, mark in zip(refs, marks, strict=True):
+            ref.url = mark
         body = dump(record)
     finally:
         for ref, url in zip(refs, urls, strict=True):
             ref.url = url
-    for place, url in enumerate(urls):
-        body = body.replace(f"{mark}:{place}.".encode(), url.encode("ascii"), 1)
+    for mark, url in zip(marks, urls, strict=True):
+        body = body.replace(mark.encode(), url.encode("ascii"), 1)
     return body
 
 
 def read_call(api: Api, record: dict[str, Any]) -> Call:
-    """Find the images, the question and what ``metadata`` says of the tier."""
+    """Find the images, the question and what ``metadata`` asks for."""
     turns = record.get("messages" if api == "chat" else "input")
     images, hidden = [], 0
-    for one in _objects(turns):
-        if "image_url" in one:
-            found = one["image_url"]
-            if isinstance(found, str):
-                images.append(ImageRef(one, one, "image_url"))
-            elif isinstance(found, dict) and isinstance(found.get("url"), str):
-                images.append(ImageRef(one, found, "url"))
-            elif found is None and one.get("file_id"):
+    for item in _objects(turns):
+        if "image_url" in item:
+            address = item["image_url"]
+            if isinstance(address, str):
+                images.append(ImageRef(item, item, "image_url"))
+            elif isinstance(address, dict) and isinstance(address.get("url"), str):
+                images.append(ImageRef(item, address, "url"))
+            elif address is None and item.get("file_id"):
                 hidden += 1
             else:
                 raise Refused(422, "bad_image_url", "an image_url is neither an address nor an object with a url")
-        elif one.get("type") in _UNCOUNTED or (one.get("type") == "input_image" and one.get("file_id")):
+        elif item.get("type") in _UNCOUNTED or (item.get("type") == "input_image" and item.get("file_id")):
             hidden += 1
-    metadata = record.get("metadata")
-    said = metadata if isinstance(metadata, dict) else {}
-    tier, task = said.get("stakes_tier"), said.get("stakes_task")
-    return Call(
-        api=api,
-        record=record,
-        images=tuple(images),
-        hidden=hidden,
-        texts=_question(turns),
-        tiers=split_tiers(tier) if isinstance(tier, str) else (),
-        task=task if isinstance(task, str) else None,
-        cost=said.get("stakes_cost"),
-    )
-
-
-def split_tiers(text: str) -> tuple[str, ...]:
-    """``high, low`` as two names."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    return Call(record, tuple(images), hidden, _question(turns), ClientHints.from_metadata(record.get("metadata")))
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object inside, in reading order; the address object of an image is not one of its own."""
+    """Every object inside, in reading order; the address object of an image is not visited."""
     stack = [value]
     while stack:
-        one = stack.pop()
-        if isinstance(one, dict):
-            yield one
-            stack.extend(reversed([inner for key, inner in one.items() if key != "image_url"]))
-        elif isinstance(one, list):
-            stack.extend(reversed(one))
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield item
+            stack.extend(reversed([inner for key, inner in item.items() if key != "image_url"]))
+        elif isinstance(item, list):
+            stack.extend(reversed(item))
 
 
 def _question(turns: Any) -> tuple[str, ...]:
-    """The last user message's text, one piece for each part that has any."""
+    """The text of the last user message, one string for each part that has any."""
     if isinstance(turns, str):
         return (turns,)
     for turn in reversed(turns) if isinstance(turns, list) else ():
@@ -173,114 +253,34 @@ def _question(turns: Any) -> tuple[str, ...]:
     return ()
 
 
-class _Ambiguous(Exception):
-    pass
-
-
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise _Ambiguous("the body names a key twice in one object; servers differ in which one they read")
-    return record
-
-
-def _no_constant(name: str) -> None:
-    raise _Ambiguous(f"the body holds {name}, which is not JSON")
-
-
-# Is this a request that is served here, and which API is it? By its method, its path and its headers alone.
-#
-# The path is the one at the upstream, since that is where images are read: bases end in /v1, /v1beta/openai, a
-# deployment's name or nothing. What some servers do not tell apart (case, a slash at the end, parameters) is one here.
-#
-#     api_of("POST", "/v1beta/openai/chat/completions")      # 'chat'
-
-
-_READ = re.compile(r"/(?:chat(?:;[^/]*)?/(?P<chat>completions)|responses)(?:;[^/]*)?/?\Z", re.IGNORECASE)
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_NO = frozenset({b"", b"0", b"false", b"no", b"off"})
-_ONCE = frozenset(
-    {
-        b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
-        b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task", b"x-stakes-cost",
-    }
-)  # fmt: skip
-
-
-def is_yes(value: bytes) -> bool:
-    """Whether a header that is set means it: anything but nothing, 0, false, no and off."""
-    return value.strip().lower() not in _NO
-
-
-def api_of(method: str, path: str) -> Api | None:
-    """The API of a request whose body is read; None for whatever passes as it is; ``path``: the upstream's."""
-    found = _READ.search(path) if method == "POST" else None
-    return None if found is None else "chat" if found["chat"] else "responses"
-
-
-def headers_of(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """The headers by name; those that must stand once and do not, or that change what a connection is, are 400."""
-    if scope["method"] not in _METHODS:
-        raise Refused(405, "bad_method", "this method is not served here")
-    seen: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        if name in seen and name in _ONCE:
-            raise Refused(400, "bad_headers", f"{name.decode('ascii')} stands twice in the headers")
-        seen[name] = value
-    if b"upgrade" in seen:
-        raise Refused(400, "bad_headers", "connections are not upgraded here; leave the upgrade header out")
-    if b"host" not in seen and scope["http_version"] == "1.1":
-        raise Refused(400, "bad_headers", "the host header is missing")
-    if b"transfer-encoding" in seen and b"content-length" in seen:
-        raise Refused(400, "bad_headers", "a body has a length or a transfer encoding, not both")
-    return seen
-
-
-# How does text that is not ASCII travel in a header? Percent-encoded UTF-8 going out, that or plain UTF-8 coming in.
-#
-#     plain("高 10%")                        # b'%E9%AB%98 10%'
-#     names("高,low".encode()), names(b"%E9%AB%98,low")      # ('高', 'low'), ('高', 'low')
-#
-# Printable ASCII stands as it is, but for a "%" that two hexadecimal digits follow: it goes as %25, so that decoding
-# gives back what was meant. Bytes that are no UTF-8 are read as latin-1, which is what old clients send.
-
-
-MOST_BYTES = 1200  # of one value: some servers take 4 KB for all headers of an answer
-_TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
-
-
-def plain(text: str) -> bytes:
-    """Text as a header can carry it, cut after a whole letter: a client's words must not become other headers."""
+def encode_header(text: str) -> bytes:
+    """Text as a header value, cut after a whole character; line breaks cannot start another header."""
     if not _TO_ENCODE.search(text):
         return text[:MOST_BYTES].encode("ascii")
-    out: list[str] = []
-    left = MOST_BYTES
-    for place, letter in enumerate(text[:MOST_BYTES]):
-        piece = quote(letter, safe="", errors="replace") if _TO_ENCODE.match(text, place) else letter
-        left -= len(piece)
-        if left < 0:
-            break
-        out.append(piece)
-    return "".join(out).encode("ascii")
+    letters = enumerate(text[:MOST_BYTES])
+    pieces = [quote(one, safe="", errors="replace") if _TO_ENCODE.match(text, i) else one for i, one in letters]
+    ends = accumulate(map(len, pieces))
+    return "".join(piece for piece, end in zip(pieces, ends, strict=True) if end <= MOST_BYTES).encode("ascii")
 
 
-def text_of(value: bytes | str) -> str:
-    """What a header's value says; ``str``: as servers hand values on that take every byte for a letter of latin-1."""
-    data = unquote_to_bytes(value if isinstance(value, bytes) else _bytes(value))
+def decode_header(value: bytes) -> str:
+    """The text of a header value; bytes that are not UTF-8 are read as latin-1, which old clients send."""
+    data = unquote_to_bytes(value)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
 
-def names(value: bytes | str) -> tuple[str, ...]:
-    """``high, low`` as two names; a comma of a name's own is sent as %2C."""
-    data = value if isinstance(value, bytes) else _bytes(value)
-    return tuple(name for part in data.split(b",") if (name := text_of(part).strip()))
+def header_bytes(headers: Mapping[str, object]) -> dict[bytes, bytes]:
+    """Headers that a server decoded as latin-1, or that hold any text, as bytes again; names in lower case."""
+    texts = {name.lower().encode(): value for name, value in headers.items() if isinstance(value, str)}
+    return {
+        name: text.encode("latin-1" if max(map(ord, text), default=0) < 256 else "utf-8", "replace")
+        for name, text in texts.items()
+    }
 
 
-def _bytes(value: str) -> bytes:
-    try:
-        return value.encode("latin-1")
-    except UnicodeEncodeError:
-        return value.encode("utf-8", "replace")
+def tier_names(value: bytes) -> tuple[str, ...]:
+    """``high, low`` as two names; a comma inside a name is sent as %2C."""
+    return tuple(name for part in value.split(b",") if (name := decode_header(part).strip()))

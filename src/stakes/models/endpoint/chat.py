@@ -1,9 +1,9 @@
-"""What do OpenAI's chat completions look like? One question about one image as a body, and a reply read strictly.
+"""OpenAI chat completions: one question about one image as a request body, and a reply that is read strictly.
 
     body = chat_body("my-model", "What is the total?", "data:image/png;base64,…", 16)
     read_reply({"choices": [{"message": {"content": "7"}, "finish_reason": "stop"}]}).text      # '7'
 
-A reply that is not an answer is ``Unusable``, which the wire retries.
+A reply that is not an answer is ``Unusable``, which the HTTP client retries.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from typing import Any
 
 from PIL.Image import Resampling
 
+from stakes.http import Unusable
 from stakes.models.base import SUFFIX, Request
-from stakes.models.wire import Unusable
 from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import fit
 
-ENDED = {"stop", "length", "eos_token", "stop_sequence", None}  # by any other reason the answer did not finish
+# Finish reasons of a complete answer, or of one that was cut at its length; any other means that it did not finish.
+FINISHED = {"stop", "length", "eos_token", "stop_sequence", None}
 
-HALF = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What one chat completion says; ``usage`` as the server gave it, whatever that is."""
+    """One chat completion; ``usage`` as the server gave it, unchecked."""
 
     text: str
     truncated: bool
@@ -47,7 +48,7 @@ def chat_body(
     *,
     high_detail: bool = False,
 ) -> dict[str, Any]:
-    """The image, if any, then the question, as the local models are asked; fields that ``extra`` sets to None go."""
+    """The image, if any, then the question, in the order of the local models; a field that is None is left out."""
     content: list[dict[str, Any]] = [{"type": "text", "text": question + SUFFIX}]
     if image_url is not None:
         image = {"url": image_url, "detail": "high"} if high_detail else {"url": image_url}
@@ -63,38 +64,35 @@ def chat_body(
 
 
 def read_reply(reply: Any, *, allow_empty: bool = False) -> Reply:
-    """Text that finished; ``Unusable`` says what else the reply is. ``allow_empty``: no text is one, if it stopped."""
+    """The text of a finished completion, else ``Unusable``. ``allow_empty``: it may be empty if the model stopped."""
     try:
         choice = reply["choices"][0]
         content, reason = choice["message"]["content"], choice.get("finish_reason")
     except (LookupError, TypeError, AttributeError):
         raise Unusable("its reply is not a chat completion") from None
-    if not isinstance(reason, str | None) or reason not in ENDED:
+    if not isinstance(reason, str | None) or reason not in FINISHED:
         raise Unusable(f"its reply did not finish ({reason!s:.40})")
     if not isinstance(content, str) or not (content.strip() or (allow_empty and reason == "stop")):
         raise Unusable("its reply has no text")
-    return Reply(_whole(content).strip(), reason == "length", reply.get("usage"))
+    return Reply(_replace_surrogates(content).strip(), reason == "length", reply.get("usage"))
 
 
 def model_names(reply: Any) -> list[str]:
-    """What ``/v1/models`` lists."""
+    """The models that ``/v1/models`` lists."""
     try:
-        return [_whole(str(one["id"])) for one in reply["data"]]
+        return [_replace_surrogates(str(one["id"])) for one in reply["data"]]
     except (LookupError, TypeError):
         raise Unusable("its reply is no list of models") from None
 
 
-def _whole(text: str) -> str:
-    """The same with U+FFFD for every half of a surrogate pair, which JSON can escape and no file can hold."""
-    return HALF.sub("\ufffd", text)
-
-
-# How does an image go to a server? As PNG in a data URL, fitted to its budget, made once for all who ask about it.
+def _replace_surrogates(text: str) -> str:
+    """Put U+FFFD for every half of a surrogate pair: JSON can escape one, and no UTF-8 file can hold it."""
+    return LONE_SURROGATE.sub("\ufffd", text)
 
 
 @dataclass(frozen=True)
-class Sent:
-    """An image as it goes out: its data URL, the tokens that it will take, those that it would take, milliseconds."""
+class EncodedImage:
+    """An image as it is sent: its data URL, its tokens at this size, its native tokens, and the encoding time."""
 
     url: str
     tokens: int
@@ -102,12 +100,17 @@ class Sent:
     ms: float
 
 
-def send_once(request: Request, family: str, made: dict[tuple[int, int | None], Sent]) -> tuple[Sent, bool]:
-    """The request's image, and whether it was made now; ``made``: those of this call, by image and budget."""
+def encode_image(
+    request: Request, family: str, cache: dict[tuple[int, int | None], EncodedImage]
+) -> tuple[EncodedImage, bool]:
+    """The request's image fitted to its budget as a PNG data URL, and whether it was not in ``cache`` yet.
+
+    ``cache`` holds the images of one call, by identity and budget.
+    """
     key = (id(request.image), request.budget)
-    if key in made:
-        return made[key], False
-    began = time.perf_counter()
+    if key in cache:
+        return cache[key], False
+    started = time.perf_counter()
     if request.budget is None:
         image = open_image(request.image)
         size = accepted_size(family, *image.size)
@@ -119,5 +122,5 @@ def send_once(request: Request, family: str, made: dict[tuple[int, int | None], 
     data = io.BytesIO()
     image.save(data, "PNG", compress_level=1)  # as small as the default's on real pages, in a third of its time
     url = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
-    made[key] = Sent(url, tokens, native, 1000 * (time.perf_counter() - began))
-    return made[key], True
+    cache[key] = EncodedImage(url, tokens, native, 1000 * (time.perf_counter() - started))
+    return cache[key], True

@@ -1,10 +1,8 @@
-"""How does a column go through a decoder? The stock model's weights and arithmetic, in few and steady operations.
+"""A decoder's layers with the stock model's weights and arithmetic, in few operations of fixed shape.
 
-``read``: whole prompts, packed one after another without padding, into the cache; one state comes back for each.
-``step``: one token for each row, on top of what the cache holds.
+``Layers.prefill`` runs whole prompts, packed without padding, and writes the KV cache; one state per prompt comes back.
+``Layers.step`` runs one token per row on top of the cache.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,19 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from stakes.models.fast.state import Packed, StaticCache
-from stakes.models.local.attention import PARTS
+from stakes.models.fast.state import StaticCache, VarlenBatch
+from stakes.models.local.attention import LAYER_PARTS
+from stakes.models.local.kv_cache import has_sliding_window
 
-# Which matrices does a decoder layer read, and in how few reads?
-#
-# The query, key and value matrices stand one below the other, and so do the gate's and the up projection's: one
-# product
-# instead of three and of two, which a single column needs to be fast on a GPU. There the model's own parameters become
-# views of the joined ones, so no weight is held twice and the stock model goes on working on the same numbers.
-
-
-ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj"}
-GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}
+ATTENTION_PARTS = {"q_proj", "k_proj", "v_proj", "o_proj"}
+MLP_PARTS = {"gate_proj", "up_proj", "down_proj", "act_fn"}
 
 
 @dataclass(frozen=True)
@@ -49,38 +40,37 @@ class LayerWeights:
     key_norm: Tensor | None = None
 
 
-def known(language_model: Any) -> bool:
-    """Whether every layer is of the one kind that all families here share, and sees all that is before it."""
-    sliding = "sliding_attention" in (getattr(language_model.config, "layer_types", None) or [])
-    return not sliding and all(_known(layer) for layer in language_model.layers)
+def supports(language_model: Any) -> bool:
+    """Whether every layer has the parts that all families here share, and full causal attention."""
+    return not has_sliding_window(language_model.config) and all(_supports(layer) for layer in language_model.layers)
 
 
-def _known(layer: Any) -> bool:
-    parts = {name for name, _ in layer.named_children()}
-    attention = {name for name, _ in layer.self_attn.named_children()}
-    gated = {name for name, _ in layer.mlp.named_children()}
-    same = parts == PARTS and attention - {"q_norm", "k_norm"} == ATTENTION and gated == GATED
-    return same and layer.mlp.down_proj.bias is None and _is_silu(layer.mlp.act_fn)
+def _supports(layer: Any) -> bool:
+    parts, attention, mlp = (
+        {name for name, _ in module.named_children()} for module in (layer, layer.self_attn, layer.mlp)
+    )
+    same = parts == LAYER_PARTS and attention - {"q_norm", "k_norm"} == ATTENTION_PARTS and mlp == MLP_PARTS
+    return same and layer.mlp.down_proj.bias is None and is_silu(layer.mlp.act_fn)
 
 
-def _is_silu(act: Any) -> bool:
-    return type(act).__name__ in ("SiLU", "SiLUActivation")
+def is_silu(activation: Any) -> bool:
+    """Whether an activation module of transformers or torch is SiLU."""
+    return type(activation).__name__ in ("SiLU", "SiLUActivation")
 
 
 def layer_weights(layer: Any) -> LayerWeights:
-    """The weights of one stock layer, joined."""
+    """The weights of one stock layer, fused to one product instead of three (qkv) and of two (gate and up)."""
     attention, mlp = layer.self_attn, layer.mlp
     three = (attention.q_proj, attention.k_proj, attention.v_proj)
-    biased = three[0].bias is not None
     normed = hasattr(attention, "q_norm")
     return LayerWeights(
         first_norm=layer.input_layernorm.weight,
         second_norm=layer.post_attention_layernorm.weight,
-        qkv=joined([part.weight for part in three]),
-        qkv_bias=joined([part.bias for part in three]) if biased else None,
+        qkv=fuse([part.weight for part in three]),
+        qkv_bias=fuse([part.bias for part in three]) if three[0].bias is not None else None,
         out=attention.o_proj.weight,
         out_bias=attention.o_proj.bias,
-        gate_up=joined([mlp.gate_proj.weight, mlp.up_proj.weight]),
+        gate_up=fuse([mlp.gate_proj.weight, mlp.up_proj.weight]),
         down=mlp.down_proj.weight,
         widths=(len(three[0].weight), len(three[1].weight), len(three[2].weight)),
         head=int(attention.head_dim),
@@ -91,17 +81,21 @@ def layer_weights(layer: Any) -> LayerWeights:
     )
 
 
-def joined(parts: Sequence[Any]) -> Tensor:
-    """[sum of rows, ...]: these parameters one below the other; on a GPU they become views of what is returned."""
+def fuse(parts: Sequence[Any]) -> Tensor:
+    """[sum of rows, ...]: these parameters concatenated along their rows.
+
+    On a GPU the model's own parameters become views of the result, so no weight is stored twice and the stock model
+    keeps working on the same numbers. Parameters that are adjacent views already are not copied.
+    """
     first = parts[0]
     ends = [part.data_ptr() + part.numel() * part.element_size() for part in parts]
     if all(part.data_ptr() == end for part, end in zip(parts[1:], ends, strict=False)) and _one_storage(parts):
         rows = sum(len(part) for part in parts)
         whole: Tensor = first.detach().as_strided((rows, *first.shape[1:]), first.stride(), first.storage_offset())
         return whole
-    with torch.inference_mode(False), torch.no_grad():  # parameters must stay ones that anybody can use
+    with torch.inference_mode(False), torch.no_grad():  # the parameters must stay usable outside inference mode
         whole = torch.cat([part.detach() for part in parts])
-        if whole.is_cuda and not first.is_inference():  # what was made in inference mode cannot take a view's place
+        if whole.is_cuda and not first.is_inference():  # an inference tensor cannot become a view
             for part, own in zip(parts, torch.split(whole, [len(part) for part in parts]), strict=True):
                 part.data = own
     return whole
@@ -114,34 +108,32 @@ def _one_storage(parts: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class Layers:
-    """A decoder's layers and last norm, and the operations between their matrix products."""
+    """A decoder's layers and final norm, and the operations between their matrix products."""
 
     weights: list[LayerWeights]
     final_norm: Tensor
     ops: Any
 
-    def read(self, packed: Packed, cache: StaticCache) -> Tensor:
-        """[B, D] normed states of every prompt's last token; keys and values go to the cache."""
-        x, ops = packed.embeds, self.ops
+    def prefill(self, batch: VarlenBatch, cache: StaticCache) -> Tensor:
+        """[B, D] normed states of every prompt's last token; keys and values are written to the cache."""
+        x, ops = batch.embeds, self.ops
         for index, w in enumerate(self.weights):
             h = ops.norm(x, w.first_norm, w.eps)
-            query, key, value = self._heads(w, linear(h, w.qkv, w.qkv_bias))
-            places = (cache.layer(index), packed.rows, packed.columns)
-            query, key = ops.place(query, key, value, packed.cos, packed.sin, *places)
-            seen = ops.attend_packed(
-                query, key, value, packed.ends, packed.lengths, packed.longest, w.scale, True
-            ).flatten(1)
-            if index + 1 == len(self.weights) and index >= len(packed.deepstack):
-                x, seen = x[packed.last], seen[packed.last]  # nobody reads the others' output: see last_column
-            x = self._after(w, x, seen)
-            if index < len(packed.deepstack):
-                x = x.index_add(0, packed.visual, packed.deepstack[index].to(x.dtype))
-        x = x if len(packed.deepstack) < len(self.weights) else x[packed.last]
-        out: Tensor = ops.norm(x, self.final_norm, self.weights[-1].eps)
-        return out
+            heads = self._heads(w, linear(h, w.qkv, w.qkv_bias))
+            query, key = ops.rope_and_write(heads, batch.rope, cache.layer(index), batch.where)
+            out = ops.varlen_attention(query, key, heads[2], batch.segments, w.scale, True).flatten(1)
+            if index + 1 == len(self.weights) and index >= len(batch.deepstack):
+                x, out = x[batch.last], out[batch.last]  # nobody reads the other outputs: see last_token_prefill
+            x, h = ops.add_norm(x, linear(out, w.out, w.out_bias), w.second_norm, w.eps)
+            x = x + linear(ops.swiglu(linear(h, w.gate_up)), w.down)
+            if index < len(batch.deepstack):
+                x = x.index_add(0, batch.visual, batch.deepstack[index].to(x.dtype))
+        x = x if len(batch.deepstack) < len(self.weights) else x[batch.last]
+        normed: Tensor = ops.norm(x, self.final_norm, self.weights[-1].eps)
+        return normed
 
-    def step(self, x: Tensor, cos: Tensor, sin: Tensor, cache: StaticCache, rows: Tensor) -> Tensor:
-        """[B, D] -> [B, D], normed: one token a row, at ``cache.lengths``, which the caller counts on afterwards."""
+    def step(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: StaticCache, rows: Tensor) -> Tensor:
+        """[B, D] -> [B, D], normed: one token per row, at ``cache.lengths``, which the caller then increments."""
         ops, more = self.ops, None
         columns, lengths = cache.lengths.long(), cache.lengths + 1
         for index, w in enumerate(self.weights):
@@ -150,24 +142,18 @@ class Layers:
             else:
                 x, h = ops.add_norm(x, more, w.first_norm, w.eps)
             keys, values = cache.layer(index)
-            query, _ = ops.place(
-                *self._heads(w, ops.few_rows(h, w.qkv, w.qkv_bias)), cos, sin, (keys, values), rows, columns[index]
-            )
-            seen = ops.attend_cached(query, keys[:-1], values[:-1], lengths[index], w.scale)
-            x, h = ops.add_norm(x, ops.few_rows(seen.flatten(1), w.out, w.out_bias), w.second_norm, w.eps)
-            more = ops.few_rows(ops.gated(ops.few_rows(h, w.gate_up)), w.down)
-        out: Tensor = ops.add_norm(x, more, self.final_norm, self.weights[-1].eps)[1]
-        return out
+            heads = self._heads(w, ops.skinny_gemm(h, w.qkv, w.qkv_bias))
+            query, _ = ops.rope_and_write(heads, rope, (keys, values), (rows, columns[index]))
+            out = ops.decode_attention(query, keys[:-1], values[:-1], lengths[index], w.scale)
+            x, h = ops.add_norm(x, ops.skinny_gemm(out.flatten(1), w.out, w.out_bias), w.second_norm, w.eps)
+            more = ops.skinny_gemm(ops.swiglu(ops.skinny_gemm(h, w.gate_up)), w.down)
+        normed: Tensor = ops.add_norm(x, more, self.final_norm, self.weights[-1].eps)[1]
+        return normed
 
-    def _heads(self, w: LayerWeights, all_three: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _heads(self, w: LayerWeights, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[n, sum of widths] -> queries, keys and values: [n, heads, h], [n, key heads, h] twice."""
-        flat = torch.split(all_three, list(w.widths), -1)
-        query, key, value = (x.view(len(x), -1, w.head) for x in flat)
+        query, key, value = (x.view(len(x), -1, w.head) for x in torch.split(qkv, list(w.widths), -1))
         if w.query_norm is not None and w.key_norm is not None:
             query = self.ops.norm(query, w.query_norm, w.eps)
             key = self.ops.norm(key, w.key_norm, w.eps)
         return query, key, value
-
-    def _after(self, w: LayerWeights, x: Tensor, seen: Tensor) -> Tensor:
-        x, h = self.ops.add_norm(x, linear(seen, w.out, w.out_bias), w.second_norm, w.eps)
-        return x + linear(self.ops.gated(linear(h, w.gate_up)), w.down)

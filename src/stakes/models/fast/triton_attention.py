@@ -1,10 +1,17 @@
-"""How does a step attend to what each row remembers? One Triton kernel over parts of the cache, one that joins them.
+"""Attention as Triton kernels: decoding steps on a KV cache, and windows of image patches.
 
-Only the columns that a row has are read: each row's cache is cut into parts that run side by side, and the second
-kernel weighs the parts by their log-sum-exp.
+``decode_attention`` splits each row's cache into parts that run in parallel (flash decoding, split KV); a second kernel
+merges the parts by their log-sum-exp. Only the columns that a row uses are read.
+
+``window_attention`` applies RoPE and attention in one kernel:
+
+    softmax(rope(q) rope(k)^T scale) v          # of one window and head; only the result is written
+
+A window is so short that one program holds it, and it is memory-bound: with RoPE in a kernel of its own, queries and
+keys are written and read once more, and twice as much is moved. A head of 80 channels is no power of two: its halves,
+which RoPE mixes, are loaded as 32 + 8 channels each, its values as 64 + 16; a tensor-core product needs at least 16,
+and the padding is zero.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -14,17 +21,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from stakes.models.fast import torch_ops as plain_ops
+from stakes.models.fast import torch_ops
+from stakes.models.fast.torch_ops import Segments
 
-# ruff: noqa: N803
+# ruff: noqa: N803, N806
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
 
-
-PARTS = 16  # pieces of a row's cache at batch 1; fewer where there are more rows
+MAX_SPLITS = 16  # parts of a row's cache at batch 1; fewer where there are more rows
+MAX_WINDOW = 64  # patches of a window that one program holds
 
 
 @triton.jit
-def _attend_kernel(
+def _decode_kernel(
     query, keys, values, lengths, partial, lse, scale,
     s_row, s_column, s_head, parts,
     GROUP: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
@@ -83,22 +91,22 @@ def _merge_kernel(partial, lse, out, parts, WIDTH: tl.constexpr, PARTS_: tl.cons
     tl.store(out + head * WIDTH + at, tl.sum(every * weight[:, None], 0).to(out.dtype.element_ty))
 
 
-def attend_cached(query: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float) -> Tensor:
-    """One column a row on what its row remembers: [B, heads, h] on [B, L, key heads, h] -> [B, heads, h].
+def decode_attention(query: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float) -> Tensor:
+    """One query per row on its row of the KV cache: [B, heads, h] on [B, L, key heads, h] -> [B, heads, h].
 
-    A head that is no power of two wide (128 in the 7B model) is left to plain torch.
+    Heads whose width is no power of two (it is 128 in the 7B model) use ``torch_ops``.
     """
     size, heads, width = query.shape
     if width & (width - 1):
-        return plain_ops.attend_cached(query, keys, values, lengths, scale)
+        return torch_ops.decode_attention(query, keys, values, lengths, scale)
     key_heads = keys.shape[2]
-    parts = max(1, min(PARTS, 264 // (size * key_heads)))  # two programs for each of 132 multiprocessors
+    parts = max(1, min(MAX_SPLITS, 264 // (size * key_heads)))  # two programs for each of 132 multiprocessors
     partial = torch.empty(size, heads, parts, width, dtype=torch.float32, device=query.device)
     lse = torch.empty(size, heads, parts, dtype=torch.float32, device=query.device)
     out = torch.empty_like(query)
     group = heads // key_heads
     exact = query.dtype == torch.float32  # a float32 dot would be rounded to tf32
-    _attend_kernel[(size, key_heads, parts)](
+    _decode_kernel[(size, key_heads, parts)](
         query, keys, values, lengths, partial, lse, scale,
         keys.stride(0), keys.stride(1), keys.stride(2), parts,
         group, max(16, triton.next_power_of_2(group)) if not exact else triton.next_power_of_2(group),
@@ -108,32 +116,13 @@ def attend_cached(query: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, 
     return out
 
 
-# How do windows of patches see themselves? One Triton kernel that turns queries and keys and attends.
-#
-#     softmax(turn(q) turn(k)^T scale) v          # of one window and head; nothing but the result is written
-#
-# A window is so short that one program holds it, and memory is what it waits for: turned apart, queries and keys are
-# written and read once more, and twice as much is moved. A head of 80 channels is no power of two: its halves, which
-# turn
-# into each other, are taken as 32 + 8 channels each, its values as 64 + 16; a product of matrices wants 16 at least,
-# and
-# what is filled up is zero.
-
-
-# ruff: noqa: N803, N806
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
-
-
-LONGEST = 64  # patches of a window that one program holds
-
-
 @dataclass(frozen=True)
-class Shape:
-    """Of a program: heads one after another, whose angles are near, its warps, stages of that loop, and registers.
+class WindowLaunch:
+    """Launch parameters: heads per program (they share the rotary factors), warps, stages of that loop, registers.
 
-    Of 80 channels on a Hopper GPU one head asks for 134 registers in each of 128 threads, more heads for 174 to 178.
-    The 28 window layers of 32 pages take 14.2 ms on an H200 with two heads, 14.8 with one, 17 with eight warps, 20 with
-    a second stage, and 33.6 turned and attended apart.
+    With 80 channels on a Hopper GPU one head needs 134 registers in each of 128 threads, more heads 174 to 178. The 28
+    window layers of 32 pages take 14.2 ms on an H200 with two heads, 14.8 with one, 17 with eight warps, 20 with a
+    second stage, and 33.6 with RoPE and attention in separate kernels.
     """
 
     heads: int = 2
@@ -142,37 +131,37 @@ class Shape:
     registers: int | None = 168  # so that three programs share a multiprocessor; nothing is spilled
 
 
-SHAPE = Shape()
+LAUNCH = WindowLaunch()
 
 
 @triton.jit
-def _both(x, at, kept, HALF: tl.constexpr):
-    """These channels of both halves."""
+def _load_halves(x, at, kept, HALF: tl.constexpr):
+    """These channels of both halves of a head."""
     return tl.load(x + at, mask=kept, other=0.0), tl.load(x + at + HALF, mask=kept, other=0.0)
 
 
 @triton.jit
-def _turned(a, b, c1, c2, s1, s2):
-    """(a, b) -> (a cos - b sin, b cos + a sin), rounded as ``turn`` rounds."""
+def _rope(a, b, c1, c2, s1, s2):
+    """(a, b) -> (a cos - b sin, b cos + a sin), rounded as ``apply_rope`` rounds."""
     x, y = a.to(tl.float32), b.to(tl.float32)
     return (x * c1 - y * s1).to(a.dtype), (y * c2 + x * s2).to(a.dtype)
 
 
 @triton.jit
 def _scores(qa, qb, ka, kb, cos, sin, at, kept, HALF: tl.constexpr):
-    """[BLOCK, BLOCK] products of turned queries and keys, of these channels of both halves."""
-    c1, c2 = _both(cos, at, kept, HALF)
-    s1, s2 = _both(sin, at, kept, HALF)
-    qa, qb = _turned(qa, qb, c1, c2, s1, s2)
-    always = at >= 0  # else Triton turns queries where the product wants them, and moves float32 angles there
+    """[BLOCK, BLOCK] products of queries and keys after RoPE, of these channels of both halves."""
+    c1, c2 = _load_halves(cos, at, kept, HALF)
+    s1, s2 = _load_halves(sin, at, kept, HALF)
+    qa, qb = _rope(qa, qb, c1, c2, s1, s2)
+    always = at >= 0  # else Triton applies RoPE in the product's layout, and moves the float32 factors there
     qa, qb = tl.where(always, qa, 0.0), tl.where(always, qb, 0.0)
-    ka, kb = _turned(ka, kb, c1, c2, s1, s2)
+    ka, kb = _rope(ka, kb, c1, c2, s1, s2)
     return tl.dot(qb, tl.trans(kb), tl.dot(qa, tl.trans(ka)))
 
 
 @triton.jit
-def _windows_kernel(
-    states, cos, sin, ends, out, scale,
+def _window_kernel(
+    qkv, cos, sin, cu_seqlens, out, scale,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, MAIN: tl.constexpr, MORE: tl.constexpr, WIDE: tl.constexpr,
     TAIL: tl.constexpr, BLOCK: tl.constexpr, TOGETHER: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -180,9 +169,9 @@ def _windows_kernel(
     HALF: tl.constexpr = WIDTH // 2
     ROW: tl.constexpr = HEADS * WIDTH
     window, group = tl.program_id(0) // (HEADS // TOGETHER), tl.program_id(0) % (HEADS // TOGETHER)
-    start, end = tl.load(ends + window), tl.load(ends + window + 1)
+    start, end = tl.load(cu_seqlens + window), tl.load(cu_seqlens + window + 1)
     first = start.to(tl.int64)  # 32 bits count the numbers of 143 pages
-    states, out = states + first * (3 * ROW), out + first * ROW
+    qkv, out = qkv + first * (3 * ROW), out + first * ROW
     cos, sin = cos + first * WIDTH, sin + first * WIDTH
     token = tl.arange(0, BLOCK)[:, None]
     mine = token < end - start
@@ -195,15 +184,15 @@ def _windows_kernel(
     if TAIL:
         tail = WIDE + tl.arange(0, TAIL)[None, :]
         has_tail = mine & (tail < WIDTH)
-    states, out = states + group * (TOGETHER * WIDTH), out + group * (TOGETHER * WIDTH)
+    qkv, out = qkv + group * (TOGETHER * WIDTH), out + group * (TOGETHER * WIDTH)
     for head in tl.range(0, TOGETHER, num_stages=STAGES):
-        query, to = states + head * WIDTH + token * (3 * ROW), out + head * WIDTH + token * ROW
+        query, to = qkv + head * WIDTH + token * (3 * ROW), out + head * WIDTH + token * ROW
         key, value = query + ROW, query + 2 * ROW
-        qa, qb = _both(query, main, has_main, HALF)  # all that there is to load, before anything waits for it
-        ka, kb = _both(key, main, has_main, HALF)
+        qa, qb = _load_halves(query, main, has_main, HALF)  # all loads before anything waits for them
+        ka, kb = _load_halves(key, main, has_main, HALF)
         if MORE:
-            qc, qd = _both(query, more, has_more, HALF)
-            kc, kd = _both(key, more, has_more, HALF)
+            qc, qd = _load_halves(query, more, has_more, HALF)
+            kc, kd = _load_halves(key, more, has_more, HALF)
         v = tl.load(value + wide, mask=has_wide, other=0.0)
         if TAIL:
             v_tail = tl.load(value + tail, mask=has_tail, other=0.0)
@@ -220,34 +209,32 @@ def _windows_kernel(
             tl.store(to + tail, (tl.dot(p, v_tail) * weight).to(v.dtype), mask=has_tail)
 
 
-def _parts(width: int) -> tuple[int, int]:
-    """So many channels as powers of two: the largest below, and what is left, at least 16 where it is anything."""
+def _powers_of_two(width: int) -> tuple[int, int]:
+    """Channels as two powers of two: the largest that fits, and the rest, at least 16 where there is any."""
     most = 1 << (width.bit_length() - 1)
     return max(16, most), max(16, triton.next_power_of_2(width - most)) if width > max(16, most) else 0
 
 
-def takes_windows(states: Tensor, cos: Tensor, longest: int) -> bool:
-    """Whether ``attend_windows`` is for these: short, in 16 bits, on a GPU, and turned by float32 angles.
+def supports_window_attention(qkv: Tensor, cos: Tensor, max_seqlen: int) -> bool:
+    """Whether ``window_attention`` takes these: short windows in 16 bits on a GPU, with float32 rotary factors.
 
-    Not on a ROCm GPU, which torch calls CUDA, too: Triton takes no limit of registers there.
+    Not on a ROCm GPU, which torch also calls CUDA: Triton takes no register limit there.
     """
-    kind = states.dtype in (torch.bfloat16, torch.float16) and cos.dtype == torch.float32
-    return kind and states.is_cuda and torch.version.hip is None and 0 < longest <= LONGEST
+    kind = qkv.dtype in (torch.bfloat16, torch.float16) and cos.dtype == torch.float32
+    return kind and qkv.is_cuda and torch.version.hip is None and 0 < max_seqlen <= MAX_WINDOW
 
 
-def attend_windows(
-    states: Tensor, cos: Tensor, sin: Tensor, ends: Tensor, longest: int, scale: float, shape: Shape = SHAPE
+def window_attention(
+    qkv: Tensor, cos: Tensor, sin: Tensor, segments: Segments, scale: float, launch: WindowLaunch = LAUNCH
 ) -> Tensor:
-    """[P, 3, heads, h] by [P, h] -> [P, heads, h]: windows of at most ``longest`` patches, each sees itself.
-
-    ``ends``: [n + 1] int32, where each begins and the last ends.
-    """
-    count, _, heads, width = states.shape
-    out = torch.empty(count, heads, width, dtype=states.dtype, device=states.device)
-    together = math.gcd(heads, shape.heads)
-    _windows_kernel[((len(ends) - 1) * (heads // together),)](
-        states.contiguous(), cos.contiguous(), sin.contiguous(), ends, out, scale,
-        heads, width, *_parts(width // 2), *_parts(width), max(16, triton.next_power_of_2(longest)),
-        together, shape.stages, num_warps=shape.warps, maxnreg=shape.registers,
+    """[P, 3, heads, h] and [P, h] factors -> [P, heads, h]: RoPE and attention within each window of patches."""
+    count, _, heads, width = qkv.shape
+    out = torch.empty(count, heads, width, dtype=qkv.dtype, device=qkv.device)
+    together = math.gcd(heads, launch.heads)
+    windows = len(segments.cu_seqlens) - 1
+    _window_kernel[(windows * (heads // together),)](
+        qkv.contiguous(), cos.contiguous(), sin.contiguous(), segments.cu_seqlens, out, scale, heads, width,
+        *_powers_of_two(width // 2), *_powers_of_two(width), max(16, triton.next_power_of_2(segments.max_seqlen)),
+        together, launch.stages, num_warps=launch.warps, maxnreg=launch.registers,
     )  # fmt: skip
     return out

@@ -1,11 +1,8 @@
-"""What does a layer do between its matrix products? ``plain_ops``, each operation one Triton kernel.
+"""The operations of ``torch_ops``, each as one Triton kernel.
 
 Arithmetic is float32 inside a kernel; results are rounded where the stock model rounds (a norm before its weight).
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,25 +11,13 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import linear
 
-from stakes.models.fast.torch_ops import attend_packed, takes_lengths
-from stakes.models.fast.triton_attention import attend_cached, attend_windows, takes_windows
+from stakes.models.fast.torch_ops import Segments, varlen_attention
+from stakes.models.fast.torch_ops import supports_varlen as supports_varlen
+from stakes.models.fast.triton_attention import decode_attention as decode_attention
+from stakes.models.fast.triton_attention import supports_window_attention, window_attention
 
 # ruff: noqa: N803
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
-
-
-__all__ = [
-    "add_norm",
-    "attend_cached",
-    "attend_packed",
-    "attend_turned",
-    "few_rows",
-    "gated",
-    "norm",
-    "place",
-    "takes_lengths",
-    "turn",
-]
 
 
 @triton.jit
@@ -66,17 +51,17 @@ def _launch_norm(x: Tensor, more: Tensor | None, weight: Tensor, eps: float) -> 
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """[..., D] -> [..., D]."""
+    """RMSNorm, [..., D] -> [..., D]."""
     return _launch_norm(x, None, weight, eps)[1]
 
 
 def add_norm(x: Tensor, more: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The sum of both, and its norm."""
+    """The sum of both, and its RMSNorm."""
     return _launch_norm(x.contiguous(), more.contiguous(), weight, eps)
 
 
 @triton.jit
-def _place_kernel(
+def _rope_write_kernel(
     query, key, value, cos, sin, q_out, k_out, keys, values, rows, columns,
     q_row, q_head, k_row, k_head, v_row, v_head, b_row, b_column, b_head,
     QH, KH, HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr, CACHE: tl.constexpr, ROUND: tl.constexpr,
@@ -98,7 +83,7 @@ def _place_kernel(
     a = tl.load(q_at, mask=is_q, other=0.0).to(tl.float32) + tl.load(k_at, mask=is_k, other=0.0).to(tl.float32)
     b = tl.load(q_at + HALF, mask=is_q, other=0.0).to(tl.float32)
     b += tl.load(k_at + HALF, mask=is_k, other=0.0).to(tl.float32)
-    if ROUND:  # factors of the model's own kind: the stock decoder rounds every product
+    if ROUND:  # factors of the model's own dtype: the stock decoder rounds every product
         first = ((a * c1).to(kind).to(tl.float32) - (b * s1).to(kind).to(tl.float32)).to(kind)
         second = ((b * c2).to(kind).to(tl.float32) + (a * s2).to(kind).to(tl.float32)).to(kind)
     else:  # float32 factors, as in the encoder
@@ -117,17 +102,18 @@ def _place_kernel(
         tl.store(values + to + HALF, tl.load(v_at + HALF, mask=is_k, other=0.0), mask=is_k)
 
 
-def _rotate(
-    query: Tensor, key: Tensor, value: Tensor, cos: Tensor, sin: Tensor, cache: Any, rows: Any, columns: Any
-) -> Any:
+def _launch_rope(
+    query: Tensor, key: Tensor, value: Tensor, rope: tuple[Tensor, Tensor], cache: Any, where: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    cos, sin = (x.contiguous() for x in rope)
     count, heads, width = query.shape
     key_heads = key.shape[1]
     q_out, k_out = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (query, key))
     keys, values = cache if cache is not None else (key, value)
     together = triton.next_power_of_2(heads + key_heads) if count >= 512 else 4
     together = min(together, 32)
-    _place_kernel[(count, triton.cdiv(heads + key_heads, together))](
-        query, key, value, cos, sin, q_out, k_out, keys, values, rows, columns,
+    _rope_write_kernel[(count, triton.cdiv(heads + key_heads, together))](
+        query, key, value, cos, sin, q_out, k_out, keys, values, *where,
         query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
         keys.stride(0), keys.stride(1), keys.stride(2) if cache is not None else 0,
         heads, key_heads, together, width // 2, triton.next_power_of_2(width // 2), cache is not None,
@@ -137,60 +123,53 @@ def _rotate(
     return q_out, k_out
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """[n, heads, h] by [n, h]."""
+def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of [n, heads, h] by [n, h]."""
     none = x[:, :0]
-    return _rotate(x, none, none, cos.contiguous(), sin.contiguous(), None, x, x)[0]  # type: ignore[no-any-return]
+    return _launch_rope(x, none, none, (cos, sin), None, (x, x))[0]
 
 
-def attend_turned(
-    states: Tensor, cos: Tensor, sin: Tensor, ends: Tensor, lengths: Sequence[int], longest: int, scale: float
-) -> Tensor:
-    """[S, 3, heads, h] by [S, h] -> [S, heads, h]: windows in one kernel, what is longer turned and then attended."""
-    if takes_windows(states, cos, longest):
-        return attend_windows(states, cos, sin, ends, longest, scale)
-    query, key = turn(states[:, :2].flatten(1, 2), cos, sin).chunk(2, 1)
-    return attend_packed(query, key, states[:, 2], ends, lengths, longest, scale, False)
-
-
-def place(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cos: Tensor,
-    sin: Tensor,
+def rope_and_write(
+    heads: tuple[Tensor, Tensor, Tensor],
+    rope: tuple[Tensor, Tensor],
     cache: tuple[Tensor, Tensor],
-    rows: Tensor,
-    columns: Tensor,
+    where: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Turned queries and keys; keys and values go to their places in one layer of the cache."""
-    found: tuple[Tensor, Tensor] = _rotate(query, key, value, cos.contiguous(), sin.contiguous(), cache, rows, columns)
-    return found
+    """Queries and keys after RoPE; keys and values are also written to one layer of the KV cache."""
+    return _launch_rope(*heads, rope, cache, where)
+
+
+def rope_attention(qkv: Tensor, cos: Tensor, sin: Tensor, segments: Segments, scale: float) -> Tensor:
+    """[S, 3, heads, h] and [S, h] factors -> [S, heads, h]: windows in one kernel, longer sequences in two steps."""
+    if supports_window_attention(qkv, cos, segments.max_seqlen):
+        return window_attention(qkv, cos, sin, segments, scale)
+    query, key = apply_rope(qkv[:, :2].flatten(1, 2), cos, sin).chunk(2, 1)
+    return varlen_attention(query, key, qkv[:, 2], segments, scale, causal=False)
 
 
 @triton.jit
-def _gated_kernel(both, out, W, BLOCK: tl.constexpr):
+def _swiglu_kernel(gate_up, out, W, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < W
-    gate = tl.load(both + row * 2 * W + at, mask=inside, other=0.0)
-    up = tl.load(both + row * 2 * W + W + at, mask=inside, other=0.0)
+    gate = tl.load(gate_up + row * 2 * W + at, mask=inside, other=0.0)
+    up = tl.load(gate_up + row * 2 * W + W + at, mask=inside, other=0.0)
     wide = gate.to(tl.float32)
     act = (wide * tl.sigmoid(wide)).to(gate.dtype)
     tl.store(out + row * W + at, (act.to(tl.float32) * up.to(tl.float32)).to(gate.dtype), mask=inside)
 
 
-def gated(both: Tensor) -> Tensor:
+def swiglu(gate_up: Tensor) -> Tensor:
     """[n, 2 W] -> [n, W]: silu(gate) * up."""
-    count, width = both.shape[0], both.shape[1] // 2
-    out = torch.empty(count, width, dtype=both.dtype, device=both.device)
+    count, width = gate_up.shape[0], gate_up.shape[1] // 2
+    out = torch.empty(count, width, dtype=gate_up.dtype, device=gate_up.device)
     block = 1024 if count > 4 else 256
-    _gated_kernel[(count, triton.cdiv(width, block))](both.contiguous(), out, width, block, num_warps=4)
+    _swiglu_kernel[(count, triton.cdiv(width, block))](gate_up.contiguous(), out, width, block, num_warps=4)
     return out
 
 
 @triton.jit
-def _few_kernel(
+def _gemv_kernel(
     x, weight, bias, out, N, K, HAS_BIAS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """One row: each program reads BN rows of the weights once."""
@@ -210,22 +189,18 @@ def _few_kernel(
     tl.store(out + at, total.to(out.dtype.element_ty), mask=inside)
 
 
-def one_row(x: Tensor, weight: Tensor, bias: Tensor | None = None, rows: int = 8, columns: int = 512) -> Tensor:
-    """``linear`` for [1, K]: as fast as the weights are read."""
+def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, rows: int = 8, columns: int = 512) -> Tensor:
+    """``linear`` of [1, K], as fast as the weights are read."""
     count, width = weight.shape
     out = torch.empty(1, count, dtype=x.dtype, device=x.device)
-    _few_kernel[(triton.cdiv(count, rows),)](
+    _gemv_kernel[(triton.cdiv(count, rows),)](
         x, weight, x if bias is None else bias, out, count, width, bias is not None, rows, columns, num_warps=4
     )
     return out
 
 
-# Whether ``one_row`` serves a step of one row: with it a step of the 7B model takes 4.05 ms on an H200, without 4.52.
-ONE_ROW = True
-
-
-def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def skinny_gemm(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``linear`` of a decoding step."""
-    if ONE_ROW and len(x) == 1:
-        return one_row(x, weight, bias)
+    if len(x) == 1:  # a step of the 7B model takes 4.05 ms on an H200, and 4.52 with ``linear``
+        return gemv(x, weight, bias)
     return linear(x, weight, bias)

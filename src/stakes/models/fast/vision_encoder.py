@@ -1,20 +1,18 @@
-"""The stock encoder of the Qwen-VL families, run faster: the same numbers, to float32 rounding.
+"""The stock encoder of the Qwen-VL families, run faster: the same numbers, up to float32 rounding.
 
-Inside ``with faster(visual):`` three things of ONE instance run another way; outside nothing has changed.
+Inside ``with fast_encoder(visual):`` three things of ONE instance run another way; outside nothing has changed.
 
 * Patch embedding. Kernel and stride are equal, so the stock ``Conv3d`` meets every pixel once and is a matrix product
   with the flattened kernel; oneDNN's convolution takes 3 times as long. A still image is the same frame twice, so one
   frame with the sum of the kernel's frames is enough:  x . k1 + x . k2 = x . (k1 + k2).
-* Windows. Stock sdpa attends window by window (about 60 calls a block on a page); windows of one size are a batch, and
-  attention does not know what else is in its batch. ``by_size`` has the encoder put equal windows side by side (their
+* Windows. Stock sdpa runs window by window (about 60 calls per block on a page); windows of one size are a batch, and
+  the rows of a batch are independent. ``windows_by_size`` makes the encoder put equal windows next to each other (their
   order is free: they do not see each other), so that a batch is a view, and a page has at most 4 sizes.
-* Rotation. Queries and keys are turned together, in 3 passes over them instead of 10:
+* RoPE. Queries and keys are rotated together, in 3 passes over them instead of 10:
   [a, b] -> [a cos - b sin, b cos + a sin].
 
-An attention that is not sdpa, or a module with other parts, is left as it is.
+An attention that is not sdpa, or a module with other parts, is not changed.
 """
-
-from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -29,28 +27,28 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 
 @contextmanager
-def faster(visual: Any) -> Iterator[None]:
-    """Run one encoder so for the length of the block."""
-    ways: list[tuple[Any, Any]] = [(visual.patch_embed, embed)] if takes_one_frame(visual) else []
-    ways += [(block.attn, attend) for block in visual.blocks if _attends(block.attn)]
+def fast_encoder(visual: Any) -> Iterator[None]:
+    """Run one encoder this way for the length of the block."""
+    forwards: list[tuple[Any, Any]] = [(visual.patch_embed, embed_patches)] if accepts_one_frame(visual) else []
+    forwards += [(block.attn, window_attention) for block in visual.blocks if _is_stock_sdpa(block.attn)]
     try:
-        for module, way in ways:
-            module.forward = partial(way, module)
+        for module, forward in forwards:
+            module.forward = partial(forward, module)
         yield
     finally:
-        for module, _ in ways:
+        for module, _ in forwards:
             module.__dict__.pop("forward", None)
 
 
-def takes_one_frame(visual: Any) -> bool:
-    """Whether, inside ``faster``, a still image may be given as one frame."""
+def accepts_one_frame(visual: Any) -> bool:
+    """Whether, inside ``fast_encoder``, a still image may be given as one frame."""
     module = visual.patch_embed
     proj = getattr(module, "proj", None)
     same = isinstance(proj, torch.nn.Conv3d) and proj.kernel_size == proj.stride and proj.groups == 1
-    return same and "forward" not in module.__dict__  # or else somebody has changed this instance already
+    return same and "forward" not in module.__dict__  # else this instance was changed already
 
 
-def embed(module: Any, hidden_states: Tensor) -> Tensor:
+def embed_patches(module: Any, hidden_states: Tensor) -> Tensor:
     """[P, 3 * frames * patch * patch], or one frame of it, -> [P, D]."""
     kernel: Tensor = module.proj.weight  # [D, 3, frames, patch, patch]
     if hidden_states.shape[-1] * kernel.shape[2] == kernel[0].numel():
@@ -63,35 +61,31 @@ def embed(module: Any, hidden_states: Tensor) -> Tensor:
     return linear(flat, kernel.flatten(1), module.proj.bias)
 
 
-def attend(
-    module: Any,
-    hidden_states: Tensor,
-    cu_seqlens: Tensor,
-    position_embeddings: tuple[Tensor, Tensor],
-    **_: Any,
+def window_attention(
+    module: Any, hidden_states: Tensor, cu_seqlens: Tensor, position_embeddings: tuple[Tensor, Tensor], **_: Any
 ) -> Tensor:
-    """[P, D] -> [P, D], each part between two of ``cu_seqlens`` on its own; neighbours of one length in one call."""
+    """[P, D] -> [P, D], attention within each window of ``cu_seqlens``; neighbors of one length in one call."""
     count = len(hidden_states)
     states = module.qkv(hidden_states).view(count, 3, module.num_heads, -1)
-    turned = rotate(states[:, :2], *position_embeddings).to(states.dtype)
+    rotated = apply_rope(states[:, :2], *position_embeddings).to(states.dtype)
     out = states.new_empty(count, module.num_heads, states.shape[-1])
     start = 0
     for length, same in groupby(cu_seqlens.diff().tolist()):
-        parts = len(list(same))
-        rows = slice(start, start + parts * length)
+        windows = len(list(same))
+        rows = slice(start, start + windows * length)
         query, key, value = (
-            x[rows].view(parts, length, module.num_heads, -1).transpose(1, 2)
-            for x in (turned[:, 0], turned[:, 1], states[:, 2])
+            x[rows].view(windows, length, module.num_heads, -1).transpose(1, 2)
+            for x in (rotated[:, 0], rotated[:, 1], states[:, 2])
         )
-        seen = scaled_dot_product_attention(query, key, value, scale=module.scaling)
-        out[rows].view(parts, length, module.num_heads, -1).copy_(seen.transpose(1, 2))
+        part = scaled_dot_product_attention(query, key, value, scale=module.scaling)
+        out[rows].view(windows, length, module.num_heads, -1).copy_(part.transpose(1, 2))
         start = rows.stop
     result: Tensor = module.proj(out.view(count, -1))
     return result
 
 
-def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """[P, 2, heads, h] queries and keys, turned by [P, h] factors, as float32."""
+def apply_rope(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """[P, 2, heads, h] queries and keys, rotated by [P, h] factors, as float32."""
     states, cos, sin = states.float(), cos.float()[:, None, None], sin.float()[:, None, None]
     half = states.shape[-1] // 2
     first, second = states[..., :half], states[..., half:]
@@ -101,38 +95,38 @@ def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return out
 
 
-def windows(visual: Any, grid: Sequence[Sequence[int]]) -> list[Tensor]:
-    """The windows in which an encoder attends: [n] places of their merged tokens, equal sizes side by side.
+def window_indices(visual: Any, grid: Sequence[Sequence[int]]) -> list[Tensor]:
+    """The windows of an encoder's attention: [n] indices of their merged tokens, equal sizes next to each other.
 
-    ``grid``: by image (t, h, w) patches. An encoder without windows has one an image.
+    ``grid``: by image (t, h, w) patches. An encoder without windows has one per image.
     """
     merge = visual.spatial_merge_size
-    found, offset = [], 0
+    windows, offset = [], 0
     for frames, rows, columns in grid:
         page = offset + torch.arange(frames * rows * columns // merge**2).view(-1, columns // merge)
         side = max(page.shape)
         if getattr(visual.config, "fullatt_block_indexes", None) is not None:
             side = visual.window_size // merge // visual.patch_size
-        found += [part.reshape(-1) for band in torch.split(page, side, 0) for part in torch.split(band, side, 1)]
+        windows += [part.reshape(-1) for band in torch.split(page, side, 0) for part in torch.split(band, side, 1)]
         offset += page.numel()
-    return sorted(found, key=len, reverse=True) if _takes_order() else found
+    return sorted(windows, key=len, reverse=True) if _accepts_window_order() else windows
 
 
-def by_size(visual: Any, grid: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """What to pass to an encoder with windows so that equal ones are neighbours; nothing for one without.
+def windows_by_size(visual: Any, grid: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    """Arguments for an encoder with windows that make equal ones neighbors; none for an encoder without.
 
     ``window_index``: [N] which merged token comes next. ``cu_window_seqlens``: patches up to each window. These are the
     stock ones with whole windows moved; the stock encoder undoes ``window_index`` at its end.
     """
     if getattr(visual.config, "fullatt_block_indexes", None) is None:
         return {}
-    found = windows(visual, grid)
-    ends = torch.tensor([0, *(len(window) for window in found)]).cumsum(0) * visual.spatial_merge_size**2
-    return {"window_index": torch.cat(found), "cu_window_seqlens": ends.int()}
+    windows = window_indices(visual, grid)
+    ends = torch.tensor([0, *(len(window) for window in windows)]).cumsum(0) * visual.spatial_merge_size**2
+    return {"window_index": torch.cat(windows), "cu_window_seqlens": ends.int()}
 
 
-def _takes_order() -> bool:
-    """Whether this version of transformers lets the caller say in which order windows are encoded."""
+def _accepts_window_order() -> bool:
+    """Whether this version of transformers lets the caller choose the order of windows."""
     try:
         from transformers.vision_utils import get_vision_window_index
     except ImportError:
@@ -140,6 +134,6 @@ def _takes_order() -> bool:
     return "kwargs" in inspect.signature(get_vision_window_index).parameters
 
 
-def _attends(module: Any) -> bool:
+def _is_stock_sdpa(module: Any) -> bool:
     parts = all(hasattr(module, name) for name in ("qkv", "proj", "num_heads", "scaling"))
     return parts and module.config._attn_implementation == "sdpa" and "forward" not in module.__dict__

@@ -1,128 +1,126 @@
-"""How is an answer decoded? Greedily, from a packed batch, at positions that know nothing of what was deleted.
+"""Greedy decoding of a packed batch, at positions that are unaffected by deletion.
 
-The loop is our own rather than ``generate`` because positions must go on after the unpruned sequence, caches of
-in-model selectors differ in length by layer, and prefill and decode are timed apart. With all tokens kept it returns
-what stock ``generate(do_sample=False)`` returns, including the checkpoint's own repetition penalty where it has one.
+The loop is our own rather than ``generate`` because positions must continue after the unpruned sequence, caches of
+in-model selectors differ in length by layer, and prefill and decode are timed separately. With all tokens kept it
+returns what stock ``generate(do_sample=False)`` returns, including the checkpoint's own repetition penalty.
 
-Prompts are read a few at a time, those of like length together, and answers written all at once: a step costs little
-more for 32 rows than for 8. When half of the rows have ended, they leave. A row knows nothing of the others.
+Prompts are read a few at a time, those of similar length together, and answers are generated all at once: a step costs
+little more for 32 rows than for 8. When half of the rows have ended, they leave the batch. Rows are independent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stakes.models.local.attention import folding, last_column
-from stakes.models.local.kv_cache import RoomyCache, new_cache
-from stakes.models.local.timing import Clock
+from stakes.models.local.attention import gqa_without_repeat, last_token_prefill
+from stakes.models.local.kv_cache import PreallocatedCache, new_cache
+from stakes.models.local.resources import Clock
 from stakes.vision.deletion.exact import Batch, upload
-from stakes.vision.deletion.inside_layers import causal_mask
+from stakes.vision.deletion.inside_layers import Drops, causal_mask
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """How a batch is decoded.
+
+    ``past``: the KV cache of what stands before the batch, and its mask [B, T]. ``rows_at_once``: rows that are read
+    together on top of a past. ``drops``: the in-model selector whose hooks are active; they add the deepstack features,
+    and need every row and column.
+    """
+
+    max_new_tokens: int
+    clock: Clock
+    keep_logits: bool = False
+    past: tuple[Any, Tensor] | None = None
+    rows_at_once: int = 8
+    drops: Drops | None = None
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """``tokens``: by request, without the end token. ``truncated``: no end token came. ``logits``: [B, V] by step."""
+    """``tokens``: by request, without the end token. ``truncated``: it had no end token. ``logits``: [B, V] by step."""
 
     tokens: list[list[int]]
     truncated: list[bool]
     logits: list[Tensor] = field(default_factory=list)
 
 
-def greedy(
-    model: Any,
-    batch: Batch,
-    prompt_ids: Sequence[Tensor],
-    *,
-    max_new_tokens: int,
-    clock: Clock,
-    deepstack: bool = True,
-    keep_logits: bool = False,
-    past: tuple[Any, Tensor] | None = None,
-    size: int = 8,
-) -> Decoded:
+def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: DecodeOptions) -> Decoded:
     """Decode every request of the batch to its end token or ``max_new_tokens``.
 
-    ``prompt_ids``: by request [T] ids of the *unpruned* prompt, which the repetition penalty reads. ``deepstack``:
-    whether the language model adds the batch's deepstack features itself; False: somebody's hooks do, and count on
-    every row and column. ``past``: the cache of what stands in front of the batch, and its mask [B, T]. ``size``: rows
-    that are read at once on top of a past.
+    ``prompt_ids``: by request [T] ids of the *unpruned* prompt, which the repetition penalty reads.
     """
-    ends = end_ids(model)
-    penalty = penalty_of(model)
+    ends, penalty, clock, steps = end_ids(model), repetition_penalty(model), options.clock, options.max_new_tokens
     seen = [upload(torch.unique(ids), batch.embeds.device) for ids in prompt_ids] if penalty != 1.0 else []
     language_model, embed = model.model.language_model, model.get_input_embeddings()
-    cache, before = past or (new_cache(language_model.config), batch.mask[:, :0])
-    mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), max_new_tokens)), 1)
-    length = mask.shape[1] - max_new_tokens
-    written: list[list[int]] = [[] for _ in prompt_ids]
-    rows = list(range(len(written)))  # which request each row of the cache answers
-    ended = [False] * len(written)
+    cache, before = options.past or (new_cache(language_model.config), batch.mask[:, :0])
+    mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), steps)), 1)
+    length = mask.shape[1] - steps
+    generated: list[list[int]] = [[] for _ in prompt_ids]
+    rows = list(range(len(generated)))  # the request of each row of the cache
+    ended = [False] * len(generated)
     next_positions = batch.next_positions
-    leaves = deepstack and not keep_logits and isinstance(cache, RoomyCache)
+    rows_may_leave = options.drops is None and not options.keep_logits and isinstance(cache, PreallocatedCache)
     logits_by_step: list[Tensor] = []
-    with plain_layers(language_model):
+    with without_position_ids(language_model):
         with clock("prefill"):
-            if past is not None and isinstance(cache, RoomyCache):
-                hidden = read_past(model, batch, mask[:, :length], cache, size)
+            if options.past is not None and isinstance(cache, PreallocatedCache):
+                hidden = prefill_on_past(model, batch, mask[:, :length], cache, options.rows_at_once)
             else:
-                with last_column(
-                    language_model, wanted=deepstack and len(batch.deepstack) < len(language_model.layers)
-                ):
-                    hidden = forward(model, batch, mask[:, :length], cache, deepstack=deepstack)
+                last_only = options.drops is None and len(batch.deepstack) < len(language_model.layers)
+                with last_token_prefill(language_model, last_only):
+                    hidden = forward(model, batch, mask[:, :length], cache, deepstack=options.drops is None)
             picked, chosen, logits = _pick(model, hidden, seen, penalty)
-        with folding(language_model) as folded:
-            whole = mask[:, None, None].bool() if folded else mask
-            for step in range(max_new_tokens):
-                if keep_logits:
+        with gqa_without_repeat(language_model) as replaced:
+            whole = mask[:, None, None].bool() if replaced else mask
+            for step in range(steps):
+                if options.keep_logits:
                     logits_by_step.append(logits)
                 for row, token in zip(rows, picked, strict=True):
-                    written[row].append(token)
+                    generated[row].append(token)
                     ended[row] = ended[row] or token in ends
-                if all(ended) or step + 1 == max_new_tokens:
+                if all(ended) or step + 1 == steps:
                     break
                 if penalty != 1.0:
                     seen = [torch.unique(torch.cat((ids, new[None]))) for ids, new in zip(seen, chosen, strict=True)]
                 with clock("decode"):
                     alive = [at for at, row in enumerate(rows) if not ended[row]]
-                    if leaves and 2 * len(alive) <= len(rows):
+                    if rows_may_leave and 2 * len(alive) <= len(rows):
                         stay = torch.tensor(alive, device=chosen.device)
-                        cache.keep(stay)
+                        cache.keep_rows(stay)
                         whole, next_positions, chosen = whole[stay], next_positions[stay], chosen[stay]
                         rows, seen = [rows[at] for at in alive], [seen[at] for at in alive] if seen else []
                     where = (next_positions + step)[None, :, None].expand(len(batch.positions), -1, 1)
-                    hidden = _call(
-                        language_model, embed(chosen[:, None]), whole[..., : length + step + 1], where, cache
-                    )
+                    seen_mask = whole[..., : length + step + 1]
+                    hidden = _call(language_model, embed(chosen[:, None]), seen_mask, where, cache)
                     picked, chosen, logits = _pick(model, hidden, seen, penalty)
-    return cut(written, ends, max_new_tokens, logits_by_step)
+    return cut_at_end(generated, ends, steps, logits_by_step)
 
 
-def read_past(model: Any, batch: Batch, mask: Tensor, cache: RoomyCache, size: int) -> Tensor:
-    """[B, 1, D] hidden states of the last column, read ``size`` rows at once, each lot without the padding it shares.
+def prefill_on_past(model: Any, batch: Batch, mask: Tensor, cache: PreallocatedCache, rows_at_once: int) -> Tensor:
+    """[B, 1, D] hidden states of the last column, read in chunks of rows without the padding that a chunk shares.
 
-    Lots write into one cache: their columns begin after a gap, which stays empty and masked.
+    All chunks write into one cache: their columns begin after a gap, which stays empty and masked.
     """
     language_model = model.model.language_model
     columns = batch.mask.shape[1]
     cache.reserve(columns)
-    found = []
-    with last_column(language_model), folding(language_model) as folded:
-        for start in range(0, len(batch.mask), size):
-            rows = slice(start, start + size)
+    states = []
+    with last_token_prefill(language_model), gqa_without_repeat(language_model) as replaced:
+        for start in range(0, len(batch.mask), rows_at_once):
+            rows = slice(start, start + rows_at_once)
             gap = columns - max(batch.lengths[rows])
             seen: Any = mask[rows]
-            if folded:
+            if replaced:
                 seen = causal_mask(seen.bool(), columns - gap, "sdpa", batch.embeds.dtype)
             embeds, positions = batch.embeds[rows, gap:], batch.positions[:, rows, gap:]
-            found.append(_call(language_model, embeds, seen, positions, cache.part(rows, gap))[:, -1:])
-    cache.grow(columns)
-    return torch.cat(found)
+            states.append(_call(language_model, embeds, seen, positions, cache.slice_rows(rows, gap))[:, -1:])
+    cache.advance(columns)
+    return torch.cat(states)
 
 
 def forward(model: Any, batch: Batch, mask: Tensor, cache: Any, *, deepstack: bool = True) -> Tensor:
@@ -146,65 +144,59 @@ def _call(language_model: Any, embeds: Tensor, mask: Tensor, positions: Tensor, 
 
 
 def _pick(model: Any, hidden: Tensor, seen: Sequence[Tensor], penalty: float) -> tuple[list[int], Tensor, Tensor]:
-    """The likeliest next tokens on the host and on the device [B], and the logits [B, V] that chose them."""
+    """The most likely next tokens on the host and on the device [B], and the logits [B, V] that chose them."""
     logits = model.lm_head(hidden[:, -1]).float()
     if penalty != 1.0:
-        logits = _penalise(logits, seen, penalty)
+        logits = _penalize(logits, seen, penalty)
     chosen = logits.argmax(-1)
     return chosen.tolist(), chosen, logits
 
 
-@contextmanager
-def plain_layers(language_model: Any) -> Iterator[None]:
-    """Keep 1-D position ids from flash attention for the length of the block.
-
-    Decoder layers pass them on beside the rotary factors, and flash attention takes a gap in them, which is what
-    deletion leaves, for the seam between two packed sequences. Other implementations never read them.
-    """
-    handles = []
-
-    def hook(_: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return args, {**kwargs, "position_ids": None}
-
-    try:
-        if "flash" in str(language_model.config._attn_implementation):
-            handles = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in language_model.layers]
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def cut(written: Sequence[Sequence[int]], ends: Collection[int], most: int, logits: list[Tensor]) -> Decoded:
-    """What was written up to the end tokens, of ``most`` tokens at the longest; later steps are no part of it."""
-    tokens, truncated = [], []
-    for row in written:
-        end = next((at for at, token in enumerate(row) if token in ends), most)
-        tokens.append(list(row[:end]))
-        truncated.append(end == most)
-    steps = max(len(row) + (not short) for row, short in zip(tokens, truncated, strict=True))
-    return Decoded(tokens, truncated, logits[:steps])
-
-
-def penalty_of(model: Any) -> float:
-    """The checkpoint's own repetition penalty; 1 is none."""
-    return float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
-
-
-def end_ids(model: Any) -> frozenset[int]:
-    """The tokens that end an answer."""
-    ends = model.generation_config.eos_token_id
-    if ends is None:
-        ends = getattr(model.config, "eos_token_id", None)
-    if ends is None:
-        ends = getattr(model.config.get_text_config(), "eos_token_id", None)
-    return frozenset([] if ends is None else [ends] if isinstance(ends, int) else ends)
-
-
-def _penalise(logits: Tensor, seen: Sequence[Tensor], penalty: float) -> Tensor:
+def _penalize(logits: Tensor, seen: Sequence[Tensor], penalty: float) -> Tensor:
     """Divide the positive logits of tokens already seen by the penalty, multiply the negative ones."""
     logits = logits.clone()
     for row, ids in enumerate(seen):
         values = logits[row, ids]
         logits[row, ids] = torch.where(values > 0, values / penalty, values * penalty)
     return logits
+
+
+@contextmanager
+def without_position_ids(language_model: Any) -> Iterator[None]:
+    """Hide 1-D position ids from flash attention for the length of the block.
+
+    Decoder layers pass them on beside the rotary factors, and flash attention takes a gap in them, which deletion
+    leaves, for the boundary between two packed sequences. Other implementations never read them.
+    """
+
+    def hook(_: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, {**kwargs, "position_ids": None}
+
+    with ExitStack() as hooks:
+        if "flash" in str(language_model.config._attn_implementation):
+            for layer in language_model.layers:
+                hooks.enter_context(layer.register_forward_pre_hook(hook, with_kwargs=True))
+        yield
+
+
+def cut_at_end(generated: Sequence[Sequence[int]], ends: Collection[int], most: int, logits: list[Tensor]) -> Decoded:
+    """The tokens before each row's first end token, of at most ``most``; later steps are dropped."""
+    tokens, truncated = [], []
+    for row in generated:
+        end = next((at for at, token in enumerate(row) if token in ends), most)
+        tokens.append(list(row[:end]))
+        truncated.append(end == most)
+    steps = max(len(row) + (not cut) for row, cut in zip(tokens, truncated, strict=True))
+    return Decoded(tokens, truncated, logits[:steps])
+
+
+def repetition_penalty(model: Any) -> float:
+    """The checkpoint's own repetition penalty; 1 is none."""
+    return float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
+
+
+def end_ids(model: Any) -> frozenset[int]:
+    """The tokens that end an answer."""
+    configs = (model.generation_config, model.config, model.config.get_text_config())
+    ends: Any = next((ids for one in configs if (ids := getattr(one, "eos_token_id", None)) is not None), [])
+    return frozenset([ends] if isinstance(ends, int) else ends)

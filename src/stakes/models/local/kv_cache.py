@@ -1,7 +1,7 @@
-"""How does a cache grow without being copied at every token?
+"""A KV cache that grows without being copied at every token.
 
-Transformers' dynamic cache concatenates all keys and values anew for each token. Here they stand in a buffer with room
-ahead, and a token is written behind the last one. Layers may differ in length, as in-model selectors need it.
+Transformers' dynamic cache concatenates all keys and values again for each token. Here they stand in a buffer with
+spare columns, and a token is written behind the last one. Layers may differ in length, as in-model selectors need it.
 """
 
 from __future__ import annotations
@@ -11,119 +11,124 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-ROOM = 32  # columns added when a buffer is full: an answer is rarely longer
+GROWTH = 32  # columns added when a buffer is full: an answer is rarely longer
 
 
-class Room(DynamicLayer):  # type: ignore[no-untyped-call]
-    """One layer's keys and values [B, H, T, h], views of buffers [B, H, T + room, h]."""
+class PreallocatedLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+    """One layer's keys and values [B, H, T, h], views of buffers [B, H, T + spare, h]."""
 
     _buffers: tuple[Tensor, Tensor] | None = None
 
     @classmethod
-    def of(cls, keys: Tensor, values: Tensor, room: int) -> Room:
-        """A layer that holds these already and has room for more."""
-        made = cls()
-        made.lazy_initialization(keys, values)
-        made._hold(keys, values, room)
-        return made
+    def of(cls, keys: Tensor, values: Tensor, spare: int) -> PreallocatedLayer:
+        """A layer that holds these, with ``spare`` columns for more."""
+        layer = cls()
+        layer.lazy_initialization(keys, values)
+        layer._allocate(keys, values, spare)
+        return layer
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Add [B, H, n, h]; all that there is comes back."""
+        """Add [B, H, n, h]; returns all keys and values."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self.keys, self.values = key_states, value_states  # a prefill is often all: no buffer before the next
+            self.keys, self.values = key_states, value_states  # often only a prefill: no buffer before the next token
             return key_states, value_states
         start, count = self.get_seq_length(), key_states.shape[-2]
         self.reserve(count)
         assert self._buffers is not None
-        keys, values = self._buffers
-        keys[:, :, start : start + count] = key_states
-        values[:, :, start : start + count] = value_states
-        self.keys, self.values = keys[:, :, : start + count], values[:, :, : start + count]
-        return self.keys, self.values
+        for buffer, states in zip(self._buffers, (key_states, value_states), strict=True):
+            buffer[:, :, start : start + count] = states
+        self.set_length(start + count)
+        return self.contents()
 
     def reserve(self, columns: int) -> None:
-        """Make sure that as many more fit without a new buffer."""
+        """Make sure that as many more columns fit without a new buffer."""
         if self._buffers is None or self.get_seq_length() + columns > self._buffers[0].shape[-2]:
-            self._hold(*self.held(), max(columns, ROOM))
+            self._allocate(*self.contents(), max(columns, GROWTH))
 
-    def part(self, rows: slice, gap: int) -> Room:
-        """Some rows as a layer of their own, ``gap`` empty columns further on; what it adds is written here."""
+    def slice_rows(self, rows: slice, gap: int) -> PreallocatedLayer:
+        """Some rows as a layer that starts ``gap`` empty columns further on; what it adds is written to this buffer."""
         assert self._buffers is not None
-        made = Room()  # type: ignore[no-untyped-call]
-        made._buffers = (self._buffers[0][rows], self._buffers[1][rows])
-        made.lazy_initialization(*made._buffers)
-        made.show(self.get_seq_length() + gap)
-        return made
+        part = PreallocatedLayer()  # type: ignore[no-untyped-call]
+        part._buffers = (self._buffers[0][rows], self._buffers[1][rows])
+        part.lazy_initialization(*part._buffers)
+        part.set_length(self.get_seq_length() + gap)
+        return part
 
-    def show(self, length: int) -> None:
+    def set_length(self, length: int) -> None:
         """Hold the first ``length`` columns of the buffer."""
         assert self._buffers is not None
         self.keys, self.values = (buffer[:, :, :length] for buffer in self._buffers)
 
-    def keep(self, rows: Tensor) -> None:
-        """Let the other rows go."""
+    def keep_rows(self, rows: Tensor) -> None:
+        """Drop the other rows."""
         length = self.get_seq_length()
         if self._buffers is None:
-            self.keys, self.values = (x[rows] for x in self.held())
+            self.keys, self.values = (x[rows] for x in self.contents())
         else:
             self._buffers = (self._buffers[0][rows], self._buffers[1][rows])
-            self.show(length)
+            self.set_length(length)
 
-    def held(self) -> tuple[Tensor, Tensor]:
+    def contents(self) -> tuple[Tensor, Tensor]:
         """Keys and values so far, [B, H, T, h]."""
         assert self.keys is not None
         assert self.values is not None
         return self.keys, self.values
 
-    def _hold(self, keys: Tensor, values: Tensor, room: int) -> None:
+    def _allocate(self, keys: Tensor, values: Tensor, spare: int) -> None:
         batch, heads, length, _ = keys.shape
-        found = tuple(x.new_empty(batch, heads, length + room, x.shape[-1]) for x in (keys, values))
-        for buffer, x in zip(found, (keys, values), strict=True):
+        buffers = tuple(x.new_empty(batch, heads, length + spare, x.shape[-1]) for x in (keys, values))
+        for buffer, x in zip(buffers, (keys, values), strict=True):
             buffer[:, :, :length] = x
-            buffer[:, :, length:] = 0  # a masked column counts for nothing unless it holds a NaN
-        self._buffers = (found[0], found[1])
-        self.keys, self.values = found[0][:, :, :length], found[1][:, :, :length]
+            buffer[:, :, length:] = 0  # a masked column has no effect unless it holds a NaN
+        self._buffers = (buffers[0], buffers[1])
+        self.set_length(length)
 
 
-class RoomyCache(Cache):
-    """One ``Room`` for each decoder layer."""
+class PreallocatedCache(Cache):
+    """One ``PreallocatedLayer`` for each decoder layer."""
 
-    def __init__(self, rooms: list[Room]):
-        super().__init__(layers=list(rooms))
-        self.rooms = rooms
+    layers: list[PreallocatedLayer]  # type: ignore[assignment]
+
+    def __init__(self, layers: list[PreallocatedLayer]):
+        super().__init__(layers=list(layers))
 
     def reserve(self, columns: int) -> None:
-        """Make sure that as many more fit, so that parts write into the buffers that are here."""
-        for room in self.rooms:
-            room.reserve(columns)
+        """Make sure that as many more columns fit, so that slices write into these buffers."""
+        for layer in self.layers:
+            layer.reserve(columns)
 
-    def part(self, rows: slice, gap: int) -> RoomyCache:
-        """Some rows of every layer; see ``Room.part``."""
-        return RoomyCache([room.part(rows, gap) for room in self.rooms])
+    def slice_rows(self, rows: slice, gap: int) -> PreallocatedCache:
+        """Some rows of every layer; see ``PreallocatedLayer.slice_rows``."""
+        return PreallocatedCache([layer.slice_rows(rows, gap) for layer in self.layers])
 
-    def grow(self, columns: int) -> None:
-        """Count columns that parts have written."""
-        for room in self.rooms:
-            room.show(room.get_seq_length() + columns)
+    def advance(self, columns: int) -> None:
+        """Count columns that slices have written."""
+        for layer in self.layers:
+            layer.set_length(layer.get_seq_length() + columns)
 
-    def keep(self, rows: Tensor) -> None:
-        """Let the other rows go."""
-        for room in self.rooms:
-            room.keep(rows)
+    def keep_rows(self, rows: Tensor) -> None:
+        """Drop the other rows."""
+        for layer in self.layers:
+            layer.keep_rows(rows)
 
     def contents(self) -> list[tuple[Tensor, Tensor]]:
         """By layer, keys and values [B, H, T, h]."""
-        return [room.held() for room in self.rooms]
+        return [layer.contents() for layer in self.layers]
 
 
-def empty(depth: int) -> RoomyCache:
-    """A cache of ``depth`` layers that hold nothing yet."""
-    return RoomyCache([Room() for _ in range(depth)])  # type: ignore[no-untyped-call]
+def empty_cache(depth: int) -> PreallocatedCache:
+    """A cache of ``depth`` empty layers."""
+    return PreallocatedCache([PreallocatedLayer() for _ in range(depth)])  # type: ignore[no-untyped-call]
 
 
 def new_cache(config: Any) -> Any:
     """An empty cache for a language model with this configuration."""
-    if "sliding_attention" in (getattr(config, "layer_types", None) or []):
-        return DynamicCache(config=config)  # layers that forget keep transformers' own bookkeeping
-    return empty(config.num_hidden_layers)
+    if has_sliding_window(config):
+        return DynamicCache(config=config)  # sliding windows keep transformers' own bookkeeping
+    return empty_cache(config.num_hidden_layers)
+
+
+def has_sliding_window(config: Any) -> bool:
+    """Whether some layers of a language model use sliding-window attention."""
+    return "sliding_attention" in (getattr(config, "layer_types", None) or [])

@@ -1,6 +1,4 @@
-"""LLaVA-OneVision: a SigLIP view of the whole image plus AnyRes tiles, with a newline token after each row of tiles."""
-
-from __future__ import annotations
+"""LLaVA-OneVision: a SigLIP view of the whole image plus AnyRes tiles, with a newline token after each row."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +7,10 @@ import torch
 from torch import Tensor
 
 from stakes.models.local.image_cache import Encoded
-from stakes.models.local.vlm import LocalVLM
+from stakes.models.local.vlm import LocalVLM, captured_inputs
 from stakes.vision.geometry import families
-from stakes.vision.geometry.anyres import AnyRes
-from stakes.vision.selectors.attention import received
+from stakes.vision.geometry.tiles import AnyRes
+from stakes.vision.selectors.attention import attention_received
 
 
 @dataclass
@@ -22,7 +20,7 @@ class LlavaOneVision(LocalVLM):
     attention_block: int = -2
 
     def __post_init__(self) -> None:
-        """A checkpoint with other tiles than the published one's (our own reader) counts by its own family."""
+        """A checkpoint with other tiles than the published one (our own reader) counts by its own family."""
         config = self.model.config
         tile, patch = config.vision_config.image_size, config.vision_config.patch_size
         cap = int(config.vision_aspect_ratio.rpartition("_")[2])  # anyres_max_9
@@ -30,25 +28,15 @@ class LlavaOneVision(LocalVLM):
         self.family = next((name for name, one in families().items() if one.formula == formula), self.family)
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:  # noqa: ARG002
-        """Projected features in the order that the language model reads: base view, then tile rows with newlines."""
+        """Projected features in the order of the prompt: base view, then tile rows with newlines."""
         inputs = self.processor.images(images=[image], return_tensors="pt")
         pixels = inputs["pixel_values"].to(self.device, self.model.model.vision_tower.dtype)
         sizes = inputs["image_sizes"].to(self.device)
-        # The processor says how many of the padded stack of tiles are real only through the image's size.
-        heard: list[Tensor] = []
         module = self._block.self_attn
-
-        def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            heard.append(args[0] if args else kwargs["hidden_states"])
-
-        handle = module.register_forward_pre_hook(hook, with_kwargs=True) if attention else None
-        try:
+        with captured_inputs(module, enabled=attention) as inputs:
             out = self.model.model.get_image_features(pixels, sizes, return_dict=True)
-        finally:
-            if handle is not None:
-                handle.remove()
-        looks, keys = self._attention(module, heard[0], sizes) if attention else (None, None)
-        return Encoded(out.pooler_output[0], received=looks, keys=keys)
+        received, keys = self._attention(module, inputs["hidden_states"], sizes) if attention else (None, None)
+        return Encoded(out.pooler_output[0], received=received, keys=keys)
 
     def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:  # noqa: ARG002
         """[1, T]: one after another."""
@@ -62,16 +50,16 @@ class LlavaOneVision(LocalVLM):
     def _attention(self, module: Any, hidden: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
         """Attention received [N] and head-mean keys [N, h], packed exactly as the features are.
 
-        ``hidden``: [tiles, P, D]; each tile attends within itself. Newline tokens receive none.
+        ``hidden``: [tiles, P, D]; attention stays within each tile. Newline tokens receive none.
         """
         tiles, patches, _ = hidden.shape
         shape = (tiles * patches, module.num_heads, -1)
         query, key = module.q_proj(hidden).view(shape), module.k_proj(hidden).view(shape)
-        looks = received(query.float(), key.float(), [patches] * tiles, module.head_dim**-0.5)
+        received = attention_received(query.float(), key.float(), [patches] * tiles, module.head_dim**-0.5)
         pack = self.model.model.pack_image_features
         aspect = self.model.config.vision_aspect_ratio
         packed = []
-        for values in (looks.view(tiles, patches, 1), key.mean(1).view(tiles, patches, -1)):
+        for values in (received.view(tiles, patches, 1), key.mean(1).view(tiles, patches, -1)):
             newline = values.new_zeros(values.shape[-1])
             features, _ = pack([values], sizes, image_newline=newline, vision_aspect_ratio=aspect)
             packed.append(features[0])

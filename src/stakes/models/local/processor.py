@@ -1,11 +1,9 @@
-"""How do an image and a question become a model's inputs, with or without torchvision?
+"""Turn an image and a question into a model's inputs, with or without torchvision.
 
-Transformers' own processors of the Qwen-VL families need torchvision for video, which this project never shows. So the
-image processor is taken in its PIL form, which gives the same pixels on every machine, and the image's placeholder is
-repeated in the token ids here, once for each token that the encoder emitted.
+Transformers' own processors of the Qwen-VL families need torchvision for video, which this project never uses. So the
+image processor is loaded in its PIL form, which gives the same pixels on every machine, and the image's placeholder is
+repeated in the token ids here, once for each token of the encoder.
 """
-
-from __future__ import annotations
 
 import json
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from torch import Tensor
 
 from stakes.errors import BadInput
 from stakes.models.base import SUFFIX
-from stakes.models.fast.patches import Patches, learn
+from stakes.models.fast.patches import PatchTable, learn_patch_table
 
 
 @dataclass(frozen=True)
@@ -31,9 +29,9 @@ class Processor:
     image_token_id: int
 
     @cached_property
-    def patches(self) -> Patches | None:
-        """What the image processor does to pixels, where that is a table."""
-        return learn(self.images)
+    def patch_table(self) -> PatchTable | None:
+        """The image processor's arithmetic as a table, where it is one."""
+        return learn_patch_table(self.images)
 
     def ids(self, question: str, tokens: int) -> Tensor:
         """[T] ids of the prompt with ``tokens`` image placeholders; a system prompt only if the template has one."""
@@ -46,7 +44,9 @@ class Processor:
         )
         ids = self.tokenizer(text)["input_ids"]
         if ids.count(self.image_token_id) != 1:
-            raise BadInput(f"a prompt has one image, but {question!r} makes {ids.count(self.image_token_id)} of it")
+            raise BadInput(
+                f"a prompt has one image, but {question!r} has {ids.count(self.image_token_id)} placeholders"
+            )
         at = ids.index(self.image_token_id)
         return torch.tensor(ids[:at] + [self.image_token_id] * tokens + ids[at + 1 :])
 
@@ -56,31 +56,31 @@ class Processor:
 
 
 def load_processor(source: str, image_token_id: int) -> Processor:
-    """From a local folder or a hub name."""
+    """The processor of a checkpoint, from a local folder or a hub name."""
     from transformers import AutoImageProcessor, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source)
     template = chat_template(source) or tokenizer.chat_template
     if not isinstance(template, str):
-        raise BadInput(f"{source} has no chat template, so how to ask it is unknown")
+        raise BadInput(f"{source} has no chat template, so no prompt can be built for it")
     images = AutoImageProcessor.from_pretrained(source, backend="pil")  # type: ignore[no-untyped-call]
     return Processor(images, tokenizer, template, image_token_id)
 
 
 def chat_template(source: str) -> str | None:
-    """The processor's chat template, which knows images; the tokenizer's may be for text alone (LLaVA-OneVision)."""
+    """The processor's chat template, which handles images; the tokenizer's may be for text alone (LLaVA-OneVision)."""
     from transformers.utils.hub import cached_file
 
     for name in ("chat_template.jinja", "chat_template.json", "processor_config.json"):
-        found = cached_file(
+        path = cached_file(
             source,
             name,
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
-        if found is None:
+        if path is None:
             continue
-        text = Path(found).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
         template = text if name.endswith(".jinja") else json.loads(text).get("chat_template")
         if isinstance(template, str):
             return template

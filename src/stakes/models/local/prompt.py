@@ -1,10 +1,8 @@
-"""What does the language model read for one request? The image's features in a prompt, with the tokens deleted."""
-
-from __future__ import annotations
+"""Build the prompts of requests: encode the images, select tokens, and place the kept features between the words."""
 
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +11,10 @@ from torch import Tensor
 
 from stakes.errors import BadInput, LedgerBreach
 from stakes.models.base import DEFAULT_SELECTOR, Request
-from stakes.models.local.image_cache import Encoded, Opened, by_area, let_go, open_all, open_once
-from stakes.models.local.memory import image_that_fits, out_of_memory
-from stakes.models.local.prefix import chosen
-from stakes.models.local.timing import Clock
-from stakes.vision.deletion.exact import Prompt, Selection, upload, zero_mask
+from stakes.models.local.image_cache import Encoded, OpenedImages, chunks_by_area, drop_pixels, open_all, open_once
+from stakes.models.local.prefix import selection_key
+from stakes.models.local.resources import Clock, explain_out_of_memory, image_that_fits
+from stakes.vision.deletion.exact import PromptTensors, Selection, upload, zero_mask
 from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene, Selector, check_budget
 from stakes.vision.selectors.layers import LayerSelector
@@ -25,162 +22,127 @@ from stakes.vision.selectors.layers import LayerSelector
 if TYPE_CHECKING:
     from stakes.models.local.vlm import LocalVLM
 
-
-# When is an image encoded? Once, when it is first asked about; on the fast path, the new ones of a call together.
-
-
-def selector_of(request: Request) -> Any:
-    """Who chooses the tokens that stay; None where nothing is deleted."""
-    return make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
+CHUNK = 32  # requests that are prepared together; the features of all their images are held until then
 
 
-def _listens(selector: Any) -> bool:
-    return isinstance(selector, Selector) and selector.needs_encoder_attention
+@dataclass
+class Job:
+    """One request on its way to an answer.
+
+    ``ids``: [T] of the unpruned prompt, on the host. ``inside``: the selector that drops inside the language model.
+    ``prefix``: equal where prompts are equal up to their last visual token; None: not shared. ``spent``: ms by stage.
+    """
+
+    request: Request
+    ids: Tensor
+    native: int
+    encoder_tokens: int
+    inside: LayerSelector | None
+    realised: int
+    prefix: Hashable
+    spent: dict[str, float]
+    prompt: PromptTensors = field(init=False)
 
 
-def encode_once(vlm: LocalVLM, image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
-    """An image's features: those kept under its name, with the attention that the selector wants, or new ones."""
-    attention = _listens(selector)
-    found = vlm.cache.get(key, attention=attention)
-    if found is None:
-        doing = f"encoding an image of {image.width}x{image.height} pixels"
-        with clock("encoder"), out_of_memory(doing, lambda: image_that_fits(vlm, image)):
-            found = vlm.encode(image, exact=key[2], attention=attention)
-        vlm.cache.put(key, found)
-    return found
+@dataclass
+class Draft:
+    """A job whose prompt is not built yet: N image tokens from column ``at`` on, of which ``selection`` keeps some."""
+
+    job: Job
+    at: int
+    encoded: Encoded
+    selection: Selection | None
+
+    @property
+    def text(self) -> Tensor:
+        """[T - N] ids of the words around the image."""
+        return torch.cat((self.job.ids[: self.at], self.job.ids[self.at + len(self.encoded.features) :]))
+
+    @property
+    def indices(self) -> Tensor:
+        """[k] indices of the image tokens in the prompt, on the host."""
+        if self.selection is None or self.job.request.mechanism == "zero-mask":
+            return torch.arange(len(self.encoded.features))
+        return self.selection.indices
 
 
-def encode_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> dict[str, float]:
-    """Encode the new images of a call together; milliseconds by stage. Those that want attention come later."""
+def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> dict[str, float]:
+    """Encode and rank the new images of a call together (fast path); returns milliseconds by stage.
+
+    Images whose selector needs encoder attention are encoded later, one by one.
+    """
     clock = Clock(vlm.device)
     _encode_new(vlm, requests, opened, clock)
-    let_go(opened)
+    drop_pixels(opened)
     with clock("selector"), suppress(torch.OutOfMemoryError):  # what does not fit together is ranked one by one
         _rank_ahead(vlm, requests, opened)
     return dict(clock.spent)
 
 
-def _encode_new(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened], clock: Clock) -> None:
-    new: dict[Hashable, Opened] = {}
+def _encode_new(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:
+    new = {}
     with clock("host", wait=False):
-        for request, found in zip(requests, open_all(requests, vlm.family, opened), strict=True):
-            selector = selector_of(request)
-            if not _listens(selector) and vlm.cache.get(found.key, attention=False) is None:
-                new[found.key] = found
+        for request, image in zip(requests, open_all(requests, vlm.family, opened), strict=True):
+            if not _needs_attention(_selector(request)) and vlm.cache.get(image.key, attention=False) is None:
+                new[image.key] = image
     held = 0
     with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
-        for lot in by_area(list(new.values())):  # in the order in which they will be asked for
-            if 2 * held > vlm.cache.limit:  # more would push out what nobody has asked about yet
+        for chunk in chunks_by_area(list(new.values())):  # in the order of the requests
+            if 2 * held > vlm.cache.limit:  # more would push out images that were not used yet
                 break
-            lot.sort(key=lambda found: found.key[1])  # pages of one size stand together
+            chunk.sort(key=lambda one: one.key[1])  # pages of one size next to each other
             encoded = vlm.encode_many(
-                [found.image for found in lot], [found.key[2] for found in lot], [found.pixels for found in lot]
+                [one.image for one in chunk], [one.key[2] for one in chunk], [one.pixels for one in chunk]
             )
-            for found, one in zip(lot, encoded, strict=True):
-                vlm.cache.put(found.key, one)
+            for image, one in zip(chunk, encoded, strict=True):
+                vlm.cache.put(image.key, one)
                 held += one.bytes
 
 
-def _rank_ahead(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> None:
+def _rank_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> None:
     """Rank the tokens of a call's images together, for selectors that look at nothing else."""
-    asked: dict[Selector, dict[Hashable, tuple[Scene, int]]] = {}
+    by_selector: dict[Selector, dict[Hashable, tuple[Scene, int]]] = {}
     for request in requests:
-        selector = selector_of(request) if request.mechanism == "deletion" else None
+        selector = _selector(request) if request.mechanism == "deletion" else None
         if not isinstance(selector, Selector) or not selector.together or request.budget is None:
             continue
         key = open_once(request, vlm.family, opened).key
         encoded = vlm.cache.get(key, attention=False)
         if encoded is None or request.budget > len(encoded.features):
             continue
-        scenes = asked.setdefault(selector, {})
+        scenes = by_selector.setdefault(selector, {})
         most = max(request.budget, scenes[key][1] if key in scenes else 0)
         scenes[key] = (Scene(encoded.features, rankings=encoded.rankings), most)
-    for selector, scenes in asked.items():
+    for selector, scenes in by_selector.items():
         new = [(scene, most) for scene, most in scenes.values() if len(scene.rankings.get(selector, ())) < most]
         if new:
             selector.rank_ahead([scene for scene, _ in new], [most for _, most in new])
 
 
-TOGETHER = 32  # requests; until their prompts are made, the features of all their images are held
+def prepare(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> list[Job]:
+    """Turn images and questions into jobs whose prompts have their tokens deleted.
 
-
-@dataclass
-class Job:
-    """One request on its way: the prompt in front of the language model, and what was spent on it."""
-
-    request: Request
-    ids: Tensor  # [T] of the unpruned prompt, on the host
-    prompt: Prompt
-    native: int
-    encoder_tokens: int
-    inside: LayerSelector | None
-    realised: int
-    prefix: Hashable  # equal where the prompts are equal up to their last visual token; None: shared with nobody
-    spent: dict[str, float]
-
-
-@dataclass
-class Draft:
-    """One request with all decided and nothing asked of the accelerator yet.
-
-    ``ids``: [T] of the unpruned prompt, its N image tokens from column ``at`` on. ``selection``: which of them stay.
-    """
-
-    request: Request
-    ids: Tensor
-    at: int
-    encoded: Encoded
-    native: int
-    inside: LayerSelector | None
-    selection: Selection | None
-    realised: int
-    prefix: Hashable
-    clock: Clock
-
-    @property
-    def text(self) -> Tensor:
-        """[T - N] ids of the words around the image."""
-        return torch.cat((self.ids[: self.at], self.ids[self.at + len(self.encoded.features) :]))
-
-    @property
-    def indices(self) -> Tensor:
-        """[k] which image tokens the prompt shows, on the host."""
-        selection = self.selection
-        if selection is None or self.request.mechanism == "zero-mask":
-            return torch.arange(len(self.encoded.features))
-        return selection.indices
-
-
-def prepare(vlm: LocalVLM, requests: Sequence[Request], opened: dict[Hashable, Opened]) -> list[Job]:
-    """Images and questions to the prompts that the language model will read, tokens deleted.
-
-    ``opened``: images of this call, fitted and named already, so that each is so once. What the accelerator has to know
-    of ``TOGETHER`` requests goes there at once: the ids of their words, and the indices of the tokens that stay.
+    ``opened``: images of this call that are open already. The ids of the words and the indices of the kept tokens of
+    ``CHUNK`` requests are sent to the GPU together.
     """
     jobs: list[Job] = []
-    for start in range(0, len(requests), TOGETHER):
-        drafts = [_draft(vlm, request, opened) for request in requests[start : start + TOGETHER]]
+    for start in range(0, len(requests), CHUNK):
+        drafts = [_draft(vlm, request, opened) for request in requests[start : start + CHUNK]]
         clock = Clock(vlm.device)
         with clock("host"):
-            prompts = _prompts(vlm, drafts)
-        share = clock.spent["host"] / len(drafts)
-        jobs += [_job(draft, prompt, share) for draft, prompt in zip(drafts, prompts, strict=True)]
+            _build_prompts(vlm, drafts)
+        for draft in drafts:
+            draft.job.spent["host"] += clock.spent["host"] / len(drafts)
+            jobs.append(draft.job)
     return jobs
 
 
-def _job(draft: Draft, prompt: Prompt, host: float) -> Job:
-    """``host``: milliseconds that the prompt took."""
-    count = len(draft.encoded.features)
-    spent = {**draft.clock.spent, "host": draft.clock.spent["host"] + host}
-    return Job(draft.request, draft.ids, prompt, draft.native, count, draft.inside, draft.realised, draft.prefix, spent)
-
-
-def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> Draft:
+def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
     clock = Clock(vlm.device)
     with clock("host", wait=False):
         fitted, image, key, _ = open_once(request, vlm.family, opened)
-    selector = selector_of(request)
-    encoded = encode_once(vlm, image, key, selector, clock)
+    selector = _selector(request)
+    encoded = _encode_once(vlm, image, key, selector, clock)
     count = len(encoded.features)
     if fitted is not None and count != fitted.tokens:
         raise LedgerBreach(f"an image fitted to {fitted.tokens} tokens at {image.size} took {count} in {vlm.family}")
@@ -192,13 +154,9 @@ def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> D
     kept: Hashable = "all"
     if selector is not None and request.budget is not None:
         check_budget(request.budget, count)
-        _check_attention(vlm)
+        _check_usable(vlm, selector, request)
         if isinstance(selector, LayerSelector):
-            if request.mechanism != "deletion":
-                raise BadInput(f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it")
             inside, realised = selector, selector.left(count, request.budget, vlm.depth)
-        elif selector.merges and request.mechanism == "zero-mask":
-            raise BadInput(f"zero-mask keeps every token as it is, so {selector.name!r} must run with merge=False")
         else:
             scene = Scene(
                 features=encoded.features,
@@ -212,35 +170,69 @@ def _draft(vlm: LocalVLM, request: Request, opened: dict[Hashable, Opened]) -> D
                 selection = selector.select(scene, request.budget)
             if selection.merge is not None and request.mechanism == "zero-mask":
                 raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
-            kept, realised = (request.mechanism, chosen(selector, selection)), len(selection.indices)
+            kept, realised = (request.mechanism, selection_key(selector, selection)), len(selection.indices)
     native = count if fitted is None else fitted.native
-    prefix = None if inside is not None or vlm.slides else (key, before, kept)
-    return Draft(request, ids, len(before), encoded, native, inside, selection, realised, prefix, clock)
+    prefix = None if inside is not None or vlm.has_sliding_window else (key, before, kept)
+    job = Job(request, ids, native, count, inside, realised, prefix, clock.spent)
+    return Draft(job, len(before), encoded, selection)
 
 
-def _prompts(vlm: LocalVLM, drafts: Sequence[Draft]) -> list[Prompt]:
-    """The prompts of several requests; their words are embedded together, and the kept features gathered one by one."""
-    device = vlm.device
-    texts = [draft.text for draft in drafts]
-    words = vlm.model.get_input_embeddings()(upload(torch.cat(texts), device))
-    kept = [draft.indices for draft in drafts]
-    there = torch.split(upload(torch.cat(kept), device), [len(one) for one in kept])
-    found = []
-    for draft, own, indices, on_device in zip(
-        drafts, torch.split(words, [len(text) for text in texts]), kept, there, strict=True
-    ):
-        prompt = _prompt(vlm, draft, own, indices, on_device)
-        if draft.selection is not None and draft.request.mechanism == "zero-mask":
+def _selector(request: Request) -> Any:
+    """The selector of the request; None where nothing is deleted."""
+    return make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
+
+
+def _needs_attention(selector: Any) -> bool:
+    return isinstance(selector, Selector) and selector.needs_encoder_attention
+
+
+def _encode_once(vlm: "LocalVLM", image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
+    """The cached features of an image, with attention if the selector needs it, or new ones."""
+    attention = _needs_attention(selector)
+    encoded = vlm.cache.get(key, attention=attention)
+    if encoded is None:
+        doing = f"encoding an image of {image.width}x{image.height} pixels"
+        with clock("encoder"), explain_out_of_memory(doing, lambda: image_that_fits(vlm, image)):
+            encoded = vlm.encode(image, exact=key[2], attention=attention)
+        vlm.cache.put(key, encoded)
+    return encoded
+
+
+def _check_usable(vlm: "LocalVLM", selector: Any, request: Request) -> None:
+    if vlm.has_sliding_window:
+        raise BadInput(
+            "this checkpoint uses sliding-window attention, where deleting a token moves the window; use resolution"
+        )
+    if isinstance(selector, LayerSelector) and request.mechanism != "deletion":
+        raise BadInput(f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it")
+    if selector.merges and request.mechanism == "zero-mask":
+        raise BadInput(f"zero-mask keeps every token as it is, so {selector.name!r} must run with merge=False")
+
+
+def question_embeds(vlm: "LocalVLM", question: str) -> Tensor:
+    """[T, D] embeddings of the question alone, which some selectors look at."""
+    embeds: Tensor = vlm.model.get_input_embeddings()(upload(vlm.processor.question_ids(question), vlm.device))
+    return embeds
+
+
+def _build_prompts(vlm: "LocalVLM", drafts: Sequence[Draft]) -> None:
+    """Set the prompts of several jobs; their words are embedded together, the kept features gathered one by one."""
+    texts, kept = [draft.text for draft in drafts], [draft.indices for draft in drafts]
+    words = vlm.model.get_input_embeddings()(upload(torch.cat(texts), vlm.device))
+    by_draft = torch.split(words, [len(text) for text in texts])
+    on_device = torch.split(upload(torch.cat(kept), vlm.device), [len(one) for one in kept])
+    for draft, own_words, indices, own_indices in zip(drafts, by_draft, kept, on_device, strict=True):
+        prompt = _prompt(vlm, draft, own_words, indices, own_indices)
+        if draft.selection is not None and draft.job.request.mechanism == "zero-mask":
             prompt = zero_mask(prompt, draft.selection)
         elif draft.selection is not None:
             _check_deletion(draft, prompt)
-        found.append(prompt)
-    return found
+        draft.job.prompt = prompt
 
 
-def _prompt(vlm: LocalVLM, draft: Draft, words: Tensor, indices: Tensor, on_device: Tensor) -> Prompt:
-    """One prompt of its [T - N, D] words and the [k] image tokens that it shows: the whole one after ``delete``."""
-    at, count = draft.at, len(draft.encoded.features)
+def _prompt(vlm: "LocalVLM", draft: Draft, words: Tensor, indices: Tensor, on_device: Tensor) -> PromptTensors:
+    """A prompt of its [T - N, D] words and the [k] image tokens that stay, as ``delete`` would leave the whole one."""
+    at, count, ids = draft.at, len(draft.encoded.features), draft.job.ids
     selection = draft.selection
     whole = len(indices) == count and (selection is None or selection.merge is None)
 
@@ -249,11 +241,11 @@ def _prompt(vlm: LocalVLM, draft: Draft, words: Tensor, indices: Tensor, on_devi
             return values
         return values[on_device] if selection is None or selection.merge is None else selection.apply(values)
 
-    seen = shown(draft.encoded.features.to(words.dtype))
-    positions = vlm.positions(draft.ids, draft.encoded)  # on the host: a GPU would be asked a dozen times
-    columns = torch.cat((torch.arange(at), at + indices, torch.arange(at + count, len(draft.ids))))
-    return Prompt(
-        embeds=torch.cat((words[:at], seen, words[at:])),
+    features = shown(draft.encoded.features.to(words.dtype))
+    positions = vlm.positions(ids, draft.encoded)  # on the host: on a GPU this would synchronize a dozen times
+    columns = torch.cat((torch.arange(at), at + indices, torch.arange(at + count, len(ids))))
+    return PromptTensors(
+        embeds=torch.cat((words[:at], features, words[at:])),
         positions=positions[:, columns],
         visual=torch.arange(at, at + len(indices)),
         next_position=int(positions.max()) + 1,
@@ -261,20 +253,8 @@ def _prompt(vlm: LocalVLM, draft: Draft, words: Tensor, indices: Tensor, on_devi
     )
 
 
-def _check_deletion(draft: Draft, prompt: Prompt) -> None:
-    gone = len(draft.encoded.features) - prompt.tokens
-    if prompt.tokens != draft.request.budget or len(draft.ids) - len(prompt.embeds) != gone:
-        raise LedgerBreach(f"deletion left {prompt.tokens} visual tokens for a budget of {draft.request.budget}")
-
-
-def question_embeds(vlm: LocalVLM, question: str) -> Tensor:
-    """[T, D] embeddings of the question alone, which some selectors look at."""
-    found: Tensor = vlm.model.get_input_embeddings()(upload(vlm.processor.question_ids(question), vlm.device))
-    return found
-
-
-def _check_attention(vlm: LocalVLM) -> None:
-    if vlm.slides:
-        raise BadInput(
-            "this checkpoint attends in sliding windows, where deleting a token moves the window; use resolution"
-        )
+def _check_deletion(draft: Draft, prompt: PromptTensors) -> None:
+    deleted = len(draft.encoded.features) - prompt.tokens
+    budget = draft.job.request.budget
+    if prompt.tokens != budget or len(draft.job.ids) - len(prompt.embeds) != deleted:
+        raise LedgerBreach(f"deletion left {prompt.tokens} visual tokens for a budget of {budget}")

@@ -1,1 +1,1 @@
-"""Delete visual tokens exactly, before or inside the language model."""
+"""Delete visual tokens exactly: ``exact`` before the language model, ``inside_layers`` between its layers."""

@@ -1,8 +1,8 @@
-"""How are visual tokens deleted exactly, with every position kept right?
+"""Delete visual tokens exactly, before the language model, with every position kept.
 
-The image is encoded at full resolution; a selector names the tokens to keep; the others leave the sequence before the
-language model sees it. Kept tokens keep their own (M-RoPE) position columns, and decoding goes on at the position after
-the *unpruned* sequence, so deleting a token is the same function as hiding its keys from every later query:
+The image is encoded at full resolution. A selector names the tokens to keep; the others leave the sequence before the
+language model sees it. Kept tokens keep their own (M-RoPE) position columns, and decoding continues at the position
+after the *unpruned* sequence, so deleting a token is the same function as hiding its keys from every later query:
 
     logits(delete(prompt, keep)) = logits(prompt with the keys of the others masked)      at every decoding step
 
@@ -10,27 +10,11 @@ the *unpruned* sequence, so deleting a token is the same function as hiding its 
     batch = pack(prompts)                                                  # one left-padded forward pass
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-
-# How do a few numbers reach a GPU without anybody waiting?
-#
-# ``tensor.to(device)`` of ordinary memory waits until all that was asked of the GPU before is done. From page-locked
-# memory the copy takes its place in the queue and the host goes on. That memory comes from torch's own allocator,
-# which
-# lends it to nobody else before the copy is over, so the caller may let go of it at once.
-
-
-def upload(values: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device; the same one where it is there already."""
-    if device.type != "cuda" or values.device.type != "cpu":
-        return values.to(device)
-    return values.pin_memory().to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
@@ -38,8 +22,7 @@ class Selection:
     """Which of N visual tokens stay, and what they become.
 
     ``indices``: [k] sorted and unique, on the host where a ``Selector`` made them. ``merge``: [k, N] or None; row i
-    holds the weights with which all N tokens form the i-th token that stays. None means that the kept tokens stay as
-    they are.
+    holds the weights with which all N tokens form the i-th token that stays. None: the kept tokens are unchanged.
     """
 
     indices: Tensor
@@ -53,12 +36,12 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """One request in front of the language model.
+class PromptTensors:
+    """The prompt of one request as the language model reads it.
 
-    ``embeds``: [T, D]. ``positions``: [P, T], P = 3 for M-RoPE and 1 for plain positions. ``visual``: [N] the sorted
+    ``embeds``: [T, D]. ``positions``: [P, T], P = 3 for M-RoPE and 1 for 1-D positions. ``visual``: [N] the sorted
     columns that hold image tokens. ``deepstack``: per level [N, D], added after the first decoder layers (Qwen3-VL).
-    ``next_position``: where decoding goes on, the position after the unpruned sequence. Positions and columns stay on
+    ``next_position``: the position after the unpruned sequence, where decoding continues. Positions and columns stay on
     the host: ``pack`` sends those of a batch together.
     """
 
@@ -76,11 +59,11 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Batch:
-    """Prompts of any lengths, padded on the left so that every last token is in the last column.
+    """Prompts of any lengths, left-padded so that every last token is in the last column.
 
     ``embeds``: [B, T, D]. ``mask``: [B, T] 1 where there is a token. ``positions``: [P, B, T]. ``visual``: [B, T] bool.
-    ``next_positions``: [B]. ``lengths``: by row the tokens, known to the host. ``deepstack``: per level [sum of N, D],
-    in row order.
+    ``next_positions``: [B]. ``lengths``: tokens by row, on the host. ``deepstack``: per level [sum of N, D], in row
+    order.
     """
 
     embeds: Tensor
@@ -92,8 +75,8 @@ class Batch:
     deepstack: tuple[Tensor, ...] = ()
 
 
-def delete(prompt: Prompt, selection: Selection) -> Prompt:
-    """The same prompt without the visual tokens that were not selected; nothing else moves."""
+def delete(prompt: PromptTensors, selection: Selection) -> PromptTensors:
+    """The prompt without the visual tokens that were not selected; nothing else moves."""
     stays = torch.ones(len(prompt.embeds), dtype=torch.bool)
     stays[prompt.visual] = False
     kept = prompt.visual[selection.indices.cpu()]
@@ -103,9 +86,9 @@ def delete(prompt: Prompt, selection: Selection) -> Prompt:
     device = prompt.embeds.device
     embeds = prompt.embeds
     if selection.merge is not None:
-        seen = embeds[upload(prompt.visual, device)]
-        embeds = embeds.index_copy(0, upload(kept, device), selection.apply(seen))
-    return Prompt(
+        merged = selection.apply(embeds[upload(prompt.visual, device)])
+        embeds = embeds.index_copy(0, upload(kept, device), merged)
+    return PromptTensors(
         embeds=embeds[upload(left, device)],
         positions=prompt.positions[:, left],
         visual=columns[kept],
@@ -114,23 +97,22 @@ def delete(prompt: Prompt, selection: Selection) -> Prompt:
     )
 
 
-def zero_mask(prompt: Prompt, selection: Selection) -> Prompt:
+def zero_mask(prompt: PromptTensors, selection: Selection) -> PromptTensors:
     """A control, not a mechanism: the unselected tokens become zero vectors but stay in the sequence.
 
-    They still take part in attention (a zero vector has a key: the bias, rotated), so generation is disturbed and no
+    They still take part in attention (a zero vector has a key: the rotated bias), so generation is disturbed and no
     compute is saved.
     """
     dropped = torch.ones(prompt.tokens, dtype=torch.bool)
     dropped[selection.indices.cpu()] = False
     device = prompt.embeds.device
     embeds = prompt.embeds.index_fill(0, upload(prompt.visual[dropped], device), 0)
-    there = upload(dropped, device)[:, None]
-    deepstack = tuple(level.masked_fill(there, 0) for level in prompt.deepstack)
-    return Prompt(embeds, prompt.positions, prompt.visual, prompt.next_position, deepstack)
+    mask = upload(dropped, device)[:, None]
+    return replace(prompt, embeds=embeds, deepstack=tuple(level.masked_fill(mask, 0) for level in prompt.deepstack))
 
 
-def pack(prompts: Sequence[Prompt]) -> Batch:
-    """Left-pad the prompts into one batch; padding is masked and stands at position 0."""
+def pack(prompts: Sequence[PromptTensors]) -> Batch:
+    """Left-pad the prompts into one batch; padding is masked and has position 0."""
     first = prompts[0].embeds
     lengths = [len(prompt.embeds) for prompt in prompts]
     size, length, axes = len(prompts), max(lengths), len(prompts[0].positions)
@@ -152,3 +134,14 @@ def pack(prompts: Sequence[Prompt]) -> Batch:
         lengths=lengths,
         deepstack=tuple(torch.cat(levels) for levels in zip(*(p.deepstack for p in prompts), strict=True)),
     )
+
+
+def upload(values: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device; the same tensor where it is there already.
+
+    ``tensor.to(device)`` from pageable memory waits for all earlier GPU work. A copy from page-locked memory is queued
+    and the host continues. Torch's own allocator does not reuse that memory before the copy is done.
+    """
+    if device.type != "cuda" or values.device.type != "cpu":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)

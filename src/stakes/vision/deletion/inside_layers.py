@@ -1,31 +1,34 @@
-"""How do tokens leave in the middle of the language model?
+"""Delete visual tokens exactly in the middle of the language model, for selectors that read its attention.
 
-``dropping`` hooks the decoder layers of ONE model instance for as long as its ``with`` block lasts. At prefill, in
-front of a stage's layer, the selector sees every request's own sequence; what it does not keep is gone for this layer
-and all later ones: hidden states, rotary factors and mask are compacted, so those layers' caches are short by
-construction. At decoding each layer gets the mask that fits its own cache. Nothing is patched; the hooks go with the
-block, also when it is left by an exception.
+``dropping`` hooks the decoder layers of ONE model instance for the length of its ``with`` block. At prefill, before a
+stage's layer, the selector sees every request's own sequence. What it does not keep leaves this layer and all later
+ones: hidden states, rotary factors and mask are compacted, so those layers' caches are short by construction. At
+decoding each layer gets the mask that fits its own cache. Nothing is patched, and the hooks are removed with the block,
+also after an exception.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from stakes.errors import BadInput
 from stakes.vision.deletion.exact import Batch
 from stakes.vision.selectors.layers import LayerSelector, LayerView, Stage
 
+_left_pad = partial(pad_sequence, batch_first=True, padding_side="left")  # [T_i, ...] tensors -> [B, max T_i, ...]
+
 
 class Drops:
-    """The state of one dropping batch: what each request still has, and what each layer saw.
+    """The state of one batch during in-model deletion: what each request still holds, and what each layer saw.
 
-    ``counts``: [B][depth] visual tokens that each decoder layer saw at prefill.
+    ``counts``: [B][depth] visual tokens that each decoder layer saw at prefill. ``valid``: by layer [B, T_l] bool, the
+    columns of its cache that hold a prompt token.
     """
 
     def __init__(self, language_model: Any, batch: Batch, selector: LayerSelector, budgets: Sequence[int | None]):
@@ -42,8 +45,8 @@ class Drops:
             for native, left in zip(natives, lefts, strict=True)
         ]
         self.counts: list[list[int]] = [[] for _ in natives]
-        self.valid: list[Tensor] = []  # by layer: [B, T_l] bool, columns of its cache that hold a prompt token
-        # What each request still has: lists over requests, tensors without padding.
+        self.valid: list[Tensor] = []
+        # What each request still holds: lists over requests, tensors without padding.
         lengths = [int(n) for n in batch.mask.sum(1)]
         self.inputs = [embeds[-n:] for embeds, n in zip(batch.embeds, lengths, strict=True)]
         self.visual = [mask[-n:].nonzero()[:, 0] for mask, n in zip(batch.visual, lengths, strict=True)]
@@ -53,11 +56,11 @@ class Drops:
         self.factors: tuple[Tensor, Tensor] | None = None  # cos, sin of the compacted sequence
         self.before: Tensor | None = None
         self.dropped = False
-        self.selector_ms = 0.0  # time spent choosing, which is part of the prefill's
+        self.selector_ms = 0.0  # part of the prefill's time
 
     def enter(self, index: int, hidden: Tensor, kwargs: dict[str, Any]) -> Tensor:
-        """In front of layer ``index``: drop what is due, and give the layer the mask and rotary factors that fit."""
-        if len(self.valid) > index:  # decoding: the cache of this layer says how long it is
+        """Before layer ``index``: drop tokens if a stage is due, and pass the matching mask and rotary factors."""
+        if len(self.valid) > index:  # decoding
             if self.dropped:
                 past = kwargs["past_key_values"].get_seq_length(index) + hidden.shape[1]
                 seen = torch.nn.functional.pad(self.valid[index], (0, past - self.valid[index].shape[1]), value=True)
@@ -78,7 +81,7 @@ class Drops:
         return hidden
 
     def leave(self, index: int, hidden: Tensor) -> Tensor:
-        """After layer ``index`` at prefill: add the deepstack features of the tokens that are still there."""
+        """After layer ``index`` at prefill: add the deepstack features of the remaining tokens."""
         if index >= len(self.deepstack) or hidden.shape[1] != self.now.shape[1] or len(self.valid) != index + 1:
             return hidden
         hidden = hidden.clone()
@@ -88,7 +91,7 @@ class Drops:
         return hidden
 
     def _drop(self, index: int, hidden: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """[B, T, D] -> [B, T', D]: every request drops what its plan says, and the rest is padded on the left anew."""
+        """[B, T, D] -> [B, T', D]: every request drops what its plan says, and the rest is left-padded again."""
         assert self.before is not None
         rows: list[tuple[Tensor, Tensor, Tensor]] = []
         for row, plan in enumerate(self.plans):
@@ -97,24 +100,14 @@ class Drops:
                 x[row, -length:] for x in (hidden, cos.expand(len(hidden), -1, -1), sin.expand(len(hidden), -1, -1))
             )
             if index in plan:
-                before = self.before[row, -length:]
-                view = LayerView(
-                    index,
-                    self.layers,
-                    own,
-                    before,
-                    own_cos,
-                    own_sin,
-                    self.visual[row],
-                    self.columns[row],
-                    self.inputs[row],
-                )
+                tensors = (own, self.before[row, -length:], own_cos, own_sin)
+                view = LayerView(index, self.layers, *tensors, self.visual[row], self.columns[row], self.inputs[row])
                 own, stays = self._select(row, view, plan[index].keep)
                 own_cos, own_sin = own_cos[stays], own_sin[stays]
             rows.append((own, own_cos, own_sin))
-        self.factors = (_pad([cos for _, cos, _ in rows]), _pad([sin for _, _, sin in rows]))
-        self.now = _pad([torch.ones(len(own), dtype=torch.bool, device=own.device) for own, _, _ in rows])
-        return _pad([own for own, _, _ in rows])
+        self.factors = (_left_pad([cos for _, cos, _ in rows]), _left_pad([sin for _, _, sin in rows]))
+        self.now = _left_pad([torch.ones(len(own), dtype=torch.bool, device=own.device) for own, _, _ in rows])
+        return _left_pad([own for own, _, _ in rows])
 
     def _select(self, row: int, view: LayerView, keep: int) -> tuple[Tensor, Tensor]:
         started = _now(view.hidden)
@@ -140,31 +133,24 @@ def dropping(
 ) -> Iterator[Drops]:
     """Hook one language model for one batch. Pass it no deepstack features: they are added here, after each drop."""
     drops = Drops(language_model, batch, selector, budgets)
-    handles = []
 
-    def before(index: int) -> Any:
-        def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            kwargs = dict(kwargs)
-            return (drops.enter(index, args[0], kwargs), *args[1:]), kwargs
+    def before(index: int, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        kwargs = dict(kwargs)
+        return (drops.enter(index, args[0], kwargs), *args[1:]), kwargs
 
-        return hook
+    def after(index: int, _module: Any, _args: Any, output: Tensor) -> Tensor:
+        return drops.leave(index, output)
 
-    def after(index: int) -> Any:
-        return lambda _module, _args, output: drops.leave(index, output)
-
-    try:
+    with ExitStack() as hooks:
         for index, layer in enumerate(language_model.layers):
-            handles.append(layer.register_forward_pre_hook(before(index), with_kwargs=True))
+            hooks.enter_context(layer.register_forward_pre_hook(partial(before, index), with_kwargs=True))
             if index < len(batch.deepstack):
-                handles.append(layer.register_forward_hook(after(index)))
+                hooks.enter_context(layer.register_forward_hook(partial(after, index)))
         yield drops
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def causal_mask(valid: Tensor, queries: int, implementation: str, dtype: torch.dtype) -> Tensor | None:
-    """The mask that an attention implementation wants for the last ``queries`` of L columns; ``valid``: [B, L] bool.
+    """The mask that an attention implementation expects for the last ``queries`` of L columns; ``valid``: [B, L] bool.
 
     [B, 1, queries, L] bool for sdpa and additive for eager, [B, L] for flash attention, None where it masks nothing.
     """
@@ -175,7 +161,7 @@ def causal_mask(valid: Tensor, queries: int, implementation: str, dtype: torch.d
     length = valid.shape[1]
     column = torch.arange(length, device=valid.device)
     row = column[length - queries :, None]
-    # A padding row sees itself, so that no row is empty (an empty softmax is NaN); nobody sees padding.
+    # A padding row sees itself, so that no row is empty (an empty softmax is NaN); no other row sees padding.
     allowed = (valid[:, None, None, :] & (column <= row)) | (column == row)
     if implementation == "sdpa":
         return allowed
@@ -186,12 +172,3 @@ def _now(tensor: Tensor) -> float:
     if tensor.is_cuda:
         torch.cuda.synchronize(tensor.device)
     return time.perf_counter()
-
-
-def _pad(rows: list[Tensor]) -> Tensor:
-    """Left-pad [T_i, ...] tensors with zeros into one [B, max T_i, ...]."""
-    length = max(len(row) for row in rows)
-    out = rows[0].new_zeros(len(rows), length, *rows[0].shape[1:])
-    for i, row in enumerate(rows):
-        out[i, length - len(row) :] = row
-    return out

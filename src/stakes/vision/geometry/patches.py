@@ -1,6 +1,7 @@
-"""Families that count square patches of the image as it is, up to a limit: Pixtral, Mistral 3, Claude, small GPTs."""
+"""Token formulas that count square patches: Pixtral, Mistral 3, Claude, the small GPTs, Gemma 4."""
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from stakes.errors import BadInput
@@ -38,8 +39,8 @@ class PaddedPatches:
 
         tokens = ceil(w / 28) ceil(h / 28)
 
-    The long side is the largest that fits, found by bisection, and the short side is rounded (half to even), as in
-    the vision documentation. Images with a side above ``refuse`` pixels are rejected by the service.
+    The long side is the largest that fits, found by bisection. The short side is rounded (half to even), as in the
+    vision documentation. The service rejects images with a side above ``refuse`` pixels.
     """
 
     edge: int
@@ -56,21 +57,15 @@ class PaddedPatches:
         long, short = max(width, height), min(width, height)
         if long <= self.edge and self._count(long, short) <= self.most:
             return self._count(long, short)
-        fits, fails = 1, min(long, self.edge) + 1  # one pixel always fits
-        while fails - fits > 1:
-            middle = (fits + fails) // 2
-            if self._count(middle, self._short(middle, long, short)) <= self.most:
-                fits = middle
-            else:
-                fails = middle
-        return self._count(fits, self._short(fits, long, short))
+
+        def tokens_at(edge: int) -> int:
+            return self._count(edge, max(1, round(short * edge / long)))
+
+        edges = range(1, min(long, self.edge) + 1)  # one pixel always fits
+        return tokens_at(bisect_right(edges, self.most, key=tokens_at))
 
     def _count(self, long: int, short: int) -> int:
         return math.ceil(long / self.patch) * math.ceil(short / self.patch)
-
-    @staticmethod
-    def _short(edge: int, long: int, short: int) -> int:
-        return max(1, round(short * edge / long))
 
 
 @dataclass(frozen=True)
@@ -81,8 +76,8 @@ class BudgetPatches:
             r = sqrt(32² most / (WH)),  r = r min(floor(Wr / 32) / (Wr / 32), floor(Hr / 32) / (Hr / 32))
         tokens = ceil(multiplier · patches)
 
-    An image so thin that r leaves it less than one patch across counts as a single row of ``most`` patches. The guide
-    does not say how the product is rounded: up is assumed.
+    An image so thin that r leaves less than one patch across counts as a single row of ``most`` patches. The guide does
+    not say how the product is rounded; rounding up is assumed.
     """
 
     multiplier: float
@@ -100,7 +95,7 @@ class BudgetPatches:
     def _shrunk(self, width: int, height: int) -> tuple[int, int]:
         ratio = math.sqrt(self.patch**2 * self.most / (width * height))
         across, down = width * ratio / self.patch, height * ratio / self.patch
-        # Along the side that decides, the number of patches is whole by construction; the other is rounded up.
+        # Along the side that sets r, the number of patches is whole by construction; the other is rounded up.
         if min(across, down) < 1:
             return (self.most, 1) if width > height else (1, self.most)
         if math.floor(across) / across <= math.floor(down) / down:
@@ -110,55 +105,19 @@ class BudgetPatches:
         return -(-rows * width // height), rows
 
 
-# Gemma 3 and 4: every image is rescaled to one budget of the model's own, so resizing it changes nothing.
-#
-# Gemma 3 sees a fixed square of 256 tokens, and more such squares where pan-and-scan cuts crops out of long images.
-# Gemma 4 fills a budget chosen from a menu, at the image's own aspect ratio.
-
-
-MENU = (70, 140, 280, 560, 1120)
-
-
-@dataclass(frozen=True)
-class Gemma3:
-    """``per_image`` tokens for the image and for each crop; no crops unless ``pan_and_scan``.
-
-        crops = clamp(min(floor(long / short + 0.5), floor(long / least_crop)), 2, most_crops)
-                where long / short >= least_ratio and every crop keeps at least least_crop pixels a side, else 0
-        tokens = per_image (1 + crops)
-
-    Follows transformers' gemma3/image_processing_gemma3.py. Markers and the words between crops do not count.
-    """
-
-    per_image: int = 256
-    pan_and_scan: bool = False
-    least_crop: int = 256
-    most_crops: int = 4
-    least_ratio: float = 1.2
-
-    def crops(self, width: int, height: int) -> int:
-        """How many crops pan-and-scan adds."""
-        long, short = max(width, height), min(width, height)
-        if not self.pan_and_scan or long / short < self.least_ratio:
-            return 0
-        crops = min(math.floor(long / short + 0.5), long // self.least_crop)
-        crops = min(max(crops, 2), self.most_crops)
-        return crops if min(math.ceil(long / crops), short) >= self.least_crop else 0
-
-    def tokens(self, width: int, height: int) -> int:
-        """Visual tokens of one image and its crops."""
-        return self.per_image * (1 + self.crops(width, height))
+MENU = (70, 140, 280, 560, 1120)  # values that Gemma 4's max_soft_tokens may take
 
 
 @dataclass(frozen=True)
 class Gemma4:
-    """At most ``max_soft_tokens`` squares of 48 pixels (patches of 16, pooled 3 x 3) at the image's aspect ratio.
+    """Gemma 4: at most ``max_soft_tokens`` squares of 48 pixels (patches of 16, pooled 3 x 3), aspect ratio kept.
 
         s = sqrt(max_soft_tokens 48² / (WH));  tokens = floor(sW / 48) floor(sH / 48)
         an image so thin that a side gets no square: one row (or column) of max_soft_tokens
 
-    Follows ``get_aspect_ratio_preserving_size`` of transformers' gemma4/image_processing_gemma4.py. The two markers
-    around the image do not count.
+    Every image is rescaled to fill that budget, so resizing it changes nothing. Follows
+    ``get_aspect_ratio_preserving_size`` of transformers' gemma4/image_processing_gemma4.py. The two markers around the
+    image do not count.
     """
 
     max_soft_tokens: int = 280

@@ -1,11 +1,67 @@
-"""Families that cut an image into tiles of one size: InternVL, Idefics3 and SmolVLM, GPT-4o, Gemini 2.
+"""Token formulas that cut an image into tiles of one size: LLaVA-OneVision, InternVL, Idefics3, GPT-4o, Gemini 2.
 
-What a tile costs is fixed, so tokens move in steps. For InternVL the number of tiles follows the aspect ratio, and
-Idefics3/SmolVLM scale every image to the same long side first: resizing an image changes nothing there.
+A tile has a fixed cost, so tokens move in steps. InternVL's number of tiles follows the aspect ratio, and Idefics3 and
+SmolVLM first scale every image to the same long side: resizing an image changes nothing there.
 """
 
 import math
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class AnyRes:
+    """LLaVA-OneVision (anyres_max_9): the whole image once, and again in tiles on the best of 36 canvases.
+
+        canvas = the one of 384 {1..6} x 384 {1..6} that keeps most of the image's pixels, then wastes least
+        h, w   = features of that canvas (27 per tile side) with the padding cut off
+        r      = sqrt(hw / (9 · 27²));  where r > 1.1:  h = floor(h / r),  w = floor(w / r)
+        tokens = 729 + hw + h           the whole image, its tiles, one newline after each row of features
+
+    Canvases have 1 to ``most_tiles`` tiles per side, a tile has ``side`` features per side, and about ``cap`` tiles are
+    kept. Follows ``select_best_resolution`` of transformers' image_processing_utils.py and ``_get_unpadded_features``
+    of llava_onevision/processing_llava_onevision.py. The newlines are embeddings that the language model reads, so
+    they count. Several images in one prompt are not tiled at all: that case (730 tokens each) is not this formula.
+    """
+
+    tile: int = 384
+    side: int = 27
+    most_tiles: int = 6
+    cap: int = 9
+
+    def canvas(self, width: int, height: int) -> tuple[int, int]:
+        """Columns and rows of tiles on the canvas that the processor chooses."""
+        most_kept, least_wasted, best = 0, math.inf, (1, 1)
+        for rows in range(1, self.most_tiles + 1):
+            for columns in range(1, self.most_tiles + 1):
+                w, h = columns * self.tile, rows * self.tile
+                scale = min(w / width, h / height)
+                kept = min(int(width * scale) * int(height * scale), width * height)
+                wasted = w * h - kept
+                if kept > most_kept or (kept == most_kept and wasted < least_wasted):
+                    most_kept, least_wasted, best = kept, wasted, (columns, rows)
+        return best
+
+    def covering(self, width: int, height: int) -> tuple[int, int]:
+        """``canvas`` without the search, for an image that fits the largest canvas: the smallest that covers it."""
+        return math.ceil(width / self.tile), math.ceil(height / self.tile)
+
+    def tokens_on(self, canvas: tuple[int, int], width: int, height: int) -> int:
+        """Visual tokens of an image once its canvas is chosen."""
+        w, h = canvas[0] * self.side, canvas[1] * self.side
+        if width / height > w / h:
+            padding = (h - int(round(height * (w / width), 7))) // 2
+            h -= padding * 2
+        else:
+            padding = (w - int(round(width * (h / height), 7))) // 2
+            w -= padding * 2
+        ratio = math.sqrt(h * w / (self.cap * self.side**2))
+        if ratio > 1.1:
+            h, w = int(h // ratio), int(w // ratio)
+        return self.side**2 + h * w + h
+
+    def tokens(self, width: int, height: int) -> int:
+        """Visual tokens of one image, newline features included."""
+        return self.tokens_on(self.canvas(width, height), width, height)
 
 
 @dataclass(frozen=True)
@@ -43,7 +99,7 @@ class AspectTiles:
 
 @dataclass(frozen=True)
 class SplitTiles:
-    """Idefics3 and SmolVLM: the long side always becomes ``longest_edge``, then R x C tiles and the whole image.
+    """Idefics3 and SmolVLM: the long side becomes ``longest_edge``; R x C tiles, then the whole image.
 
         tokens = S + 3 + R ((S + 2) C + 1)         S = per_tile
 
@@ -84,12 +140,12 @@ def _with_long_side(width: int, height: int, long: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class DetailTiles:
-    """GPT-4o and its kin at detail "high": fit into ``square``, shrink the short side to ``short``, count tiles.
+    """GPT-4o and similar models at detail "high": fit into ``square``, shrink the short side to ``short``, count tiles.
 
         tokens = base + per_tile ceil(w / tile) ceil(h / tile)
 
-    The sizes in between are kept exact, because the guide does not say how they are rounded: where a side falls
-    within a pixel of a tile's edge, the bill may be a tile less. Small images are not enlarged.
+    Intermediate sizes are kept exact, because the guide does not say how they are rounded: where a side falls within a
+    pixel of a tile's edge, the bill may be one tile less. Small images are not enlarged.
     """
 
     base: int

@@ -1,11 +1,12 @@
-"""How are bytes that a stranger sent turned into pixels safely? A named error in one sentence, or an upright image.
+"""Decode untrusted bytes into pixels: an upright RGB image, or a named error in one sentence.
 
-* Six formats, tried by content and never by name; everything else that Pillow can open is not even looked at.
+* Six formats, recognized by content and never by name; no other format that Pillow can open is tried.
 * The pixel limit is checked on the header, before any pixel is decoded. Its default, 89,478,485 pixels, is Pillow's own
   warning line: 256 MiB as RGB, A3 at 600 dpi. Pillow itself refuses twice that, whatever ``max_pixels`` says.
 * A progressive JPEG may name thousands of scans, each decoded over the whole image: more than 100 are refused.
-* Pillow's error texts carry addresses of objects (CVE-2026-22778): none is repeated. Its warnings do not leak.
-* EXIF orientation is applied, the first frame of an animation or page of a TIFF is used, colour profiles are ignored.
+* Pillow's error texts carry addresses of objects (CVE-2026-22778), so none is repeated. Its warnings do not leak.
+* EXIF orientation is applied, the first frame of an animation or page of a TIFF is used, color profiles are ignored,
+  alpha is composited on white, values of 16 bits are scaled and not clipped.
 
 No setting of Pillow is changed. A process that sets ``ImageFile.LOAD_TRUNCATED_IMAGES`` itself still gets an error for
 a truncated image: a decoder that reads past the end of the bytes is stopped here.
@@ -20,92 +21,26 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageSequence
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT, TiffImageFile
 
 from stakes.errors import BadInput, StakesError, UnreadableImage
-
-# How does an image of any pixel format become grey or RGB? Alpha lies on white paper; 16 bits are scaled, not clipped.
-#
-# Pillow's own ``convert`` clips ``I;16`` at 255, drops a palette's transparency and shows hidden colours of clear
-# pixels.
-# A TIFF of more than 8 bits says itself how many it has and whether 0 is white, which Pillow leaves to the reader.
-# What stays grey stays one channel, which resizes in less than half the time and becomes the same RGB afterwards.
-#
-#     flatten(Image.open("scan.tiff"))      # mode "L" or "RGB"
-
-
-def flatten(image: Image.Image) -> Image.Image:
-    """The same picture in mode "L" or "RGB", on white."""
-    if image.mode.startswith("I") or image.mode == "F":
-        return _deep(image)
-    if image.has_transparency_data:
-        layered = image.convert("RGBA")
-        paper = Image.new("RGB", image.size, "white")
-        paper.paste(layered, mask=layered.getchannel("A"))
-        return paper
-    if image.mode in ("L", "RGB"):
-        return image
-    return image.convert("L" if image.mode == "1" else "RGB")
-
-
-def _deep(image: Image.Image) -> Image.Image:
-    """Grey values beyond 8 bits.
-
-    A file does not say what white is for "I" (32-bit whole numbers) and "F" (floats): values within 0..1 (floats only),
-    0..255 or 0..65535 are taken to fill that range, and anything else is spread from its least to its greatest value.
-    """
-    values: np.ndarray[Any, np.dtype[Any]] = np.asarray(image)
-    bits, unsigned, mirrored = _stated(image)
-    if image.mode.startswith("I;16"):
-        grey = (values >> bits - 8).astype(np.uint8)  # as Pillow reads 16-bit RGB
-    else:
-        whole = image.mode == "I"
-        grey = _spread(values.view(np.uint32) if whole and unsigned else values, whole)
-    if mirrored:
-        grey = 255 - grey
-    clear = image.info.get("transparency")
-    if isinstance(clear, int):
-        grey[values == clear] = 255
-    return Image.fromarray(grey)
-
-
-def _stated(image: Image.Image) -> tuple[int, bool, bool]:
-    """Bits of a deep grey value, whether 32 of them have no sign, and whether 0 is white; as a TIFF's tags say.
-
-    Pillow reads 12 bits as 16 and 32 without a sign as 32 with one, and mirrors where 0 is white up to 8 bits only.
-    """
-    if not isinstance(image, TiffImageFile):
-        return 16, False, False
-    bits, kinds = image.tag_v2.get(BITSPERSAMPLE, (16,)), image.tag_v2.get(SAMPLEFORMAT, (1,))
-    return bits[0], bits[0] == 32 and kinds[0] == 1, image.tag_v2.get(PHOTOMETRIC_INTERPRETATION) == 0
-
-
-def _spread(values: "np.ndarray[Any, np.dtype[Any]]", whole: bool) -> "np.ndarray[Any, np.dtype[np.uint8]]":
-    numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-    least, most = float(numbers.min()), float(numbers.max())
-    white = next((top for top in (() if whole else (1.0,)) + (255.0, 65535.0) if most <= top), None)
-    if least < 0 or white is None:
-        numbers, white = numbers - least, (most - least) or 1.0
-    grey: np.ndarray[Any, np.dtype[np.uint8]] = np.rint(numbers * (255.0 / white)).astype(np.uint8)
-    return grey
-
+from stakes.vision.image import MAX_PIXELS
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-MAX_PIXELS = 89_478_485
 MAX_SCANS = 100
 
 Source = Image.Image | bytes | str | os.PathLike[str]
 Box = tuple[float, float, float, float]
 
 _SUBFILE_TYPE, _PREVIEW, _MASK = 254, 1, 4  # a tag of TIFF, and two bits of it
-_TURNS = {
+_TRANSPOSE = {  # EXIF orientation -> what puts the stored pixels upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -117,10 +52,9 @@ _TURNS = {
 
 
 def probe(source: Source, *, max_pixels: int = MAX_PIXELS) -> tuple[str, int, int]:
-    """(format, width, height) from the header alone, the size as it will be once the image stands upright.
+    """(format, width, height) from the header alone, upright; the format of a Pillow image made in memory is "".
 
-    The format of a Pillow image that came from no file is "". A PNG that states its orientation after its pixels, which
-    is rare, is reported as stored.
+    A PNG that states its orientation after its pixels, which is rare, is reported as stored.
     """
     picture = Picture(source, max_pixels=max_pixels, header_only=True)
     return picture.format, *picture.size
@@ -134,10 +68,10 @@ def open_image(source: Source, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
 
 
 class Picture:
-    """An image that is open and within its limits; ``pixels`` decodes it, ``upright`` turns what was made of them.
+    """An image that is open and within its limits; ``pixels`` decodes it, ``upright`` applies its orientation.
 
-    Turning comes last so that it can be done on a small image. ``size`` is upright; ``sideways`` says that the stored
-    pixels lie with width and height swapped.
+    Orientation is applied last so that it can be done on a small image. ``size`` is upright; ``sideways`` says that the
+    stored pixels have width and height swapped.
     """
 
     def __init__(self, source: Source, *, max_pixels: int = MAX_PIXELS, header_only: bool = False) -> None:
@@ -154,25 +88,25 @@ class Picture:
             # A PNG may state its orientation after its pixels.
             if self._image.format == "PNG" and not header_only:
                 self._image.load()
-            turn = _orientation(self._image)
-        self._turn = _TURNS.get(turn)
-        self.sideways = turn >= 5 and self._turn is not None
+            orientation = _orientation(self._image)
+        self._transpose = _TRANSPOSE.get(orientation)
+        self.sideways = orientation >= 5 and self._transpose is not None
         stored = self._image.format or ""
         self.format = "JPEG" if stored == "MPO" else stored
         self.size = (height, width) if self.sideways else (width, height)
 
     @property
     def photographed(self) -> bool:
-        """Whether the file says that it was exposed to light, which a scan, a screenshot or a rendering does not."""
+        """Whether the file states an exposure time; a scan, a screenshot or a rendering does not."""
         if not self._own or self.format != "JPEG":
             return False
         try:
             return ExifTags.Base.ExposureTime in Image.Image.getexif(self._image).get_ifd(ExifTags.IFD.Exif)
-        except Exception:  # damaged metadata say nothing
+        except Exception:  # damaged metadata state nothing
             return False
 
     def pages(self) -> int:
-        """How many pages a TIFF holds, of which the first is read; previews and masks of a page are none themselves."""
+        """Number of pages of a TIFF, of which the first is read; previews and masks of a page are not counted."""
         image, count = self._image, 0
         if not (self._own and isinstance(image, TiffImageFile)):
             return 1
@@ -183,26 +117,25 @@ class Picture:
             image.seek(0)
         return max(1, count)
 
-    def pixels(self, least: tuple[int, int] | None = None) -> tuple[Image.Image, Box]:
-        """The pixels as stored, mode "L" or "RGB", and the part of them that is the image; to be called once.
+    def pixels(self, at_least: tuple[int, int] | None = None) -> tuple[Image.Image, Box]:
+        """The pixels as stored, mode "L" or "RGB", and the box of them that is the image; to be called once.
 
-        Where ``least`` gives a size (upright) that is enough, a JPEG is decoded at a half or a quarter of its sides,
+        Where ``at_least`` gives an upright size that is enough, a JPEG is decoded at a half or a quarter of its sides,
         still no smaller than that; the box is then a fraction of a pixel smaller than the pixels. An eighth is never
-        taken: on real pages it fell to 37.9 dB of the plain way where it left 3 times the target.
+        used: on real pages it fell to 37.9 dB of the full decoding where it left 3 times the target.
         """
         with _guarded():
             image, box = self._image, None
-            if least is not None and self._own and self.format == "JPEG":
-                least = (least[1], least[0]) if self.sideways else least
-                drafted = image.draft(None, (max(least[0], image.width // 8 + 1), least[1]))
+            if at_least is not None and self._own and self.format == "JPEG":
+                width, height = at_least[::-1] if self.sideways else at_least
+                drafted = image.draft(None, (max(width, image.width // 8 + 1), height))
                 box = drafted[1] if drafted else None
             image.load()
-            return flatten(image), box or (0, 0, *image.size)
+            return _gray_or_rgb(image), box or (0, 0, *image.size)
 
     def upright(self, image: Image.Image) -> Image.Image:
-        """A stored image turned as its EXIF orientation asks, as RGB of its own."""
-        turned = image.transpose(self._turn) if self._turn is not None else image
-        rgb = turned.convert("RGB")
+        """An image made of the stored pixels with the EXIF orientation applied, as RGB of its own."""
+        rgb = (image.transpose(self._transpose) if self._transpose is not None else image).convert("RGB")
         rgb.info.clear()
         return rgb
 
@@ -214,8 +147,7 @@ def _read(source: bytes | str | os.PathLike[str]) -> bytes:
         raise BadInput(f"an image is a Pillow image, bytes or a path, not {type(source).__name__}")
     path = Path(source)
     try:
-        # Only a regular file has an end: a pipe or a device would hang.
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would hang
             raise UnreadableImage(f"{path} is not a file; give the path of an image")
         return path.read_bytes()
     except OSError:
@@ -232,10 +164,10 @@ def _open(data: bytes) -> Image.Image:
 
 
 def one_scan(data: bytes) -> bool:
-    """Whether a JPEG is sequential and its first scan holds every component: then no decoder looks for a second.
+    """Whether a JPEG is sequential and its first scan holds every component, so that no decoder looks for a second.
 
-    Read off the segments before that scan, since counting markers takes as long as a tenth of the decoding. Anything
-    unusual is answered with no, and counted.
+    Read off the segments before that scan, because counting markers takes a tenth as long as decoding. False where
+    anything is unusual; the scans are then counted.
     """
     at, components = 2, 0
     while at + 10 <= len(data) and data[at] == 0xFF:
@@ -251,7 +183,7 @@ def one_scan(data: bytes) -> bool:
 
 
 def _orientation(image: Image.Image) -> int:
-    if image.format == "TIFF":  # Pillow turns these itself, and states their upright size from the start
+    if image.format == "TIFF":  # Pillow applies it itself, and states the upright size from the start
         return 1
     try:
         # Not the PNG's own method, which decodes first.
@@ -261,8 +193,62 @@ def _orientation(image: Image.Image) -> int:
     return value if isinstance(value, int) else 1
 
 
+def _gray_or_rgb(image: Image.Image) -> Image.Image:
+    """The same picture in mode "L" or "RGB", on white. Gray stays one channel, which resizes in half the time.
+
+    Pillow's own ``convert`` clips ``I;16`` at 255, drops a palette's transparency and shows colors of clear pixels.
+    """
+    if image.mode.startswith("I") or image.mode == "F":
+        return _deep_gray(image)
+    if image.has_transparency_data:
+        layered = image.convert("RGBA")
+        paper = Image.new("RGB", image.size, "white")
+        paper.paste(layered, mask=layered.getchannel("A"))
+        return paper
+    if image.mode in ("L", "RGB"):
+        return image
+    return image.convert("L" if image.mode == "1" else "RGB")
+
+
+def _deep_gray(image: Image.Image) -> Image.Image:
+    """Gray values of more than 8 bits, scaled to 8.
+
+    A TIFF's tags state its bits, its sign and whether 0 is white, which Pillow leaves to the reader: it reads 12 bits
+    as 16 and unsigned 32 bits as signed, and mirrors where 0 is white up to 8 bits only.
+    """
+    values: NDArray[Any] = np.asarray(image)
+    tags: Any = image.tag_v2 if isinstance(image, TiffImageFile) else {}
+    bits = tags.get(BITSPERSAMPLE, (16,))[0]
+    if image.mode.startswith("I;16"):
+        gray = (values >> bits - 8).astype(np.uint8)  # as Pillow reads 16-bit RGB
+    else:
+        unsigned = image.mode == "I" and bits == 32 and tags.get(SAMPLEFORMAT, (1,))[0] == 1
+        gray = _rescale(values.view(np.uint32) if unsigned else values, floats=image.mode == "F")
+    if tags.get(PHOTOMETRIC_INTERPRETATION) == 0:
+        gray = 255 - gray
+    clear = image.info.get("transparency")
+    if isinstance(clear, int):
+        gray[values == clear] = 255
+    return Image.fromarray(gray)
+
+
+def _rescale(values: NDArray[Any], floats: bool) -> NDArray[np.uint8]:
+    """32-bit integers or floats to 8 bits, where the file does not say which value is white.
+
+    Values within 0..1 (floats only), 0..255 or 0..65535 are taken to fill that range. Any other values are spread from
+    their least to their greatest.
+    """
+    numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    least, most = float(numbers.min()), float(numbers.max())
+    white = next((top for top in ((1.0,) if floats else ()) + (255.0, 65535.0) if most <= top), None)
+    if least < 0 or white is None:
+        numbers, white = numbers - least, (most - least) or 1.0
+    gray: NDArray[np.uint8] = np.rint(numbers * (255.0 / white)).astype(np.uint8)
+    return gray
+
+
 class _Bytes(io.BytesIO):
-    """Bytes that refuse to be read when none are left, so that no decoder fills a truncated image with grey."""
+    """Bytes that raise when read past their end, so that no decoder fills a truncated image with gray."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         data = super().read(size)
@@ -278,25 +264,20 @@ class _Quiet:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._caught = warnings.catch_warnings()
+        self._lock, self._threads, self._filters = threading.Lock(), 0, ExitStack()
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._inside == 0:
-                self._caught = warnings.catch_warnings()
-                self._caught.__enter__()
+            if self._threads == 0:
+                self._filters.enter_context(warnings.catch_warnings())
                 warnings.filterwarnings("ignore", module=r"PIL\.")
-            self._inside += 1
+            self._threads += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._caught.__exit__(kind, error, trace)
+            self._threads -= 1
+            if self._threads == 0:
+                self._filters.close()
 
 
 _QUIET = _Quiet()
@@ -304,7 +285,7 @@ _QUIET = _Quiet()
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Whatever Pillow raises becomes one sentence of ours."""
+    """Turns whatever Pillow raises into one sentence of ours."""
     try:
         with _QUIET:
             yield

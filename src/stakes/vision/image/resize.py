@@ -1,67 +1,108 @@
-"""How does an image get to its budget by resizing? ``fit`` spends it, stretches little, and resamples once.
+"""Resize an image to a token budget: ``fitted_size`` chooses the size, ``fit`` resamples the pixels once.
 
-``sizes`` says which size; here the pixels follow. Bicubic with antialiasing, as the processors of the local families
-resample, so an image looks to the model as if its own processor had shrunk it; on the sizes of a factor family that
-processor is then the identity. Two shortcuts are measured in PSNR to decoding everything and resampling fairly:
+A factor family (Qwen-VL) turns every f x f square of pixels into one token, so a size is a grid of rows x columns:
 
-* a JPEG is decoded at a half or a quarter of its sides (DCT scaling) where that leaves at least 3 times the target.
-  On 150 real pages, charts and receipts: 42.6 dB at worst at 3 times, 40.4 at 2.5, 36.7 at 2. A one-bit
-  halftone saved as JPEG is not like them: 37.8 dB at 3 times. A photograph (its EXIF states an exposure) is softer
-  than a scan: 1.75 times is enough, 40.3 dB at worst on drawn ones of 12 megapixels, through the sharpest lens tried;
-* what is then still more than 6 times the target is first averaged over whole pixels (``reducing_gap``): 48 dB at
+    stretch(rows, columns) = max(r, 1 / r) - 1      where r = (columns / W) / (rows / H), 0 for the image's own shape
+    worth its tokens: no grid with up to 2 % fewer of them is stretched less
+    best = the most rows · columns <= budget with stretch <= the limit and worth its tokens; then most rows
+
+A last token or two is not worth a tenth of the shape: of 576 tokens, a page of 756 x 1008 pixels takes 27 x 21 squares
+(567 tokens, stretch 4 %) and not 26 x 22 (572 tokens, 13 %). A larger budget never takes fewer tokens, and the tokens
+taken are a budget that takes the same size. Only grids count on which the server's own ``smart_resize`` is the
+identity and none of whose sides exceeds that of the native grid unless ``upscale``. An image whose native tokens fit
+the budget takes its native grid, whatever its stretch, as the server would make it (1 x 150 pixels become 28 x 700).
+LLaVA-OneVision takes a rung of its ladder. Every other family that resizing controls is shrunk in its own shape
+(``tile_sizes``).
+
+Pixels are resampled bicubically with antialiasing, as the processors of the local families do, so an image looks to the
+model as if its own processor had shrunk it; on the sizes of a factor family that processor is then the identity. Two
+shortcuts are measured in PSNR against decoding everything and resampling in one step:
+
+* A JPEG is decoded at a half or a quarter of its sides (DCT scaling) where that leaves at least 3 times the target.
+  On 150 real pages, charts and receipts: 42.6 dB at worst at 3 times, 40.4 at 2.5, 36.7 at 2. A one-bit halftone saved
+  as JPEG is an exception: 37.8 dB at 3 times. A photograph (its EXIF states an exposure) is softer than a scan: 1.75
+  times is enough, 40.3 dB at worst on drawn ones of 12 megapixels, through the sharpest lens tried.
+* What is then still more than 6 times the target is first averaged over whole pixels (``reducing_gap``): 48 dB at
   worst on synthetic pages.
 
     fitted = fit("page.jpg", 576)
-    fitted.image.size, fitted.tokens      # (588, 756), 567 for a page of 756 x 1008 pixels
+    fitted.image.size, fitted.tokens          # (588, 756), 567 for a page of 756 x 1008 pixels
+    best_grid(756, 1008, 576)                 # (27, 21): 588 x 756 pixels, 567 tokens; max_pixels gives 540
+    fitted_size(1654, 2339, 96, "pixtral")    # FittedSize(width=113, height=160, tokens=90, native=3008)
 """
 
 import math
-import operator
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PIL import Image
 
 from stakes.errors import BadInput, InfeasibleBudget
-from stakes.vision.geometry import accepted_size, count_tokens, smart_resize
 from stakes.vision.geometry import family as named_family
-from stakes.vision.geometry.anyres import AnyRes
+from stakes.vision.geometry import smart_resize, tokens_as_sent, whole_number
 from stakes.vision.geometry.families import MAX_ASPECT
-from stakes.vision.geometry.ladder import Rung, ladder
-from stakes.vision.image.decode import MAX_PIXELS, Picture, Source
+from stakes.vision.geometry.ladder import ladder
+from stakes.vision.geometry.tiles import AnyRes
+from stakes.vision.image import MAX_PIXELS
+from stakes.vision.image.decode import Picture, Source
 from stakes.vision.image.tile_sizes import nearest_size
 
-# Which size spends an image's budget best? Pure arithmetic: no pixel is touched.
-#
-# A factor family (Qwen-VL) turns every f x f square of pixels into one token, so a size is a grid of rows x columns:
-#
-#     stretch(rows, columns) = max(r, 1 / r) - 1      where r = (columns / W) / (rows / H), 0 for the image's own shape
-#     worth its tokens: no grid with up to 2 % fewer of them is stretched less
-#     best = the most rows · columns <= budget with stretch <= the limit and worth its tokens; then most rows
-#
-# since a last token or two is not worth a tenth of the shape: of 576 tokens, a page of 756 x 1008 pixels takes 27 x 21
-# squares (567 tokens, stretch 4 %) and not 26 x 22 (572 tokens, 13 %). A larger budget never takes fewer tokens, and
-# the
-# tokens taken are a budget that takes the same size. Only grids count on which the server's own
-# ``smart_resize`` is the identity, none of whose sides exceeds that of the native grid unless ``upscale``. An image
-# whose
-# native tokens fit the budget takes its native grid, whatever its stretch, as the server would make it (1 x 150 pixels
-# become 28 x 700). LLaVA-OneVision takes a rung of its ladder; every other family
-# that resizing controls is shrunk in its own shape, to the largest size with the most tokens (``own_shape``).
-#
-#     best_grid(756, 1008, 576)                 # (27, 21): 588 x 756 pixels, 567 tokens; max_pixels gives 540
-#     fitted_size(1654, 2339, 96, "pixtral")    # FittedSize(width=113, height=160, tokens=90, native=3008)
-
-
+GAP, PHOTOGRAPH_GAP = 3.0, 1.75  # times the target that a reduced JPEG must leave
+SLACK = 0.02  # share of a grid's tokens that may not be bought with more stretch
 _ROUNDING = 1e-9
-SLACK = 0.02  # of a grid's tokens: what they must not buy is more stretch
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An image at its budget: RGB pixels, the tokens they take, the tokens the image would take with no budget."""
+
+    image: Image.Image
+    tokens: int
+    native: int
+    scale: tuple[float, float]  # fitted pixels per native pixel, along x and along y
+
+    @property
+    def stretch(self) -> float:
+        """How far the shape changed: 0 for not at all, 0.15 for one side 15 % too long relative to the other."""
+        return max(self.scale) / min(self.scale) - 1
+
+
+def fit(
+    image: Source,
+    budget: int,
+    family: str = "qwen2.5-vl",
+    *,
+    stretch: float = 0.15,
+    upscale: bool = False,
+    decode_limit: int = MAX_PIXELS,
+) -> Fitted:
+    """Resize an image (PIL, bytes or path) to the most tokens <= budget whose last 2 % do not buy stretch.
+
+    An image whose native tokens fit the budget is sized to its native grid; nothing is enlarged beyond that unless
+    ``upscale``. ``decode_limit`` is the most pixels that are decoded. Raises ``UnreadableImage``, ``UnknownFamily``,
+    ``InfeasibleBudget`` with the smallest feasible budget, ``BadInput`` for a family that resizing cannot control.
+    """
+    picture = Picture(image, max_pixels=decode_limit)
+    native_width, native_height = picture.size
+    size = fitted_size(native_width, native_height, budget, family, stretch=stretch, upscale=upscale)
+    scale = size.width / native_width, size.height / native_height
+    return Fitted(resample(picture, size.width, size.height), size.tokens, size.native, scale)
+
+
+def resample(picture: Picture, width: int, height: int) -> Image.Image:
+    """The picture at this size, upright, RGB; its own pixels, untouched, where it has that size already."""
+    gap = PHOTOGRAPH_GAP if picture.photographed else GAP
+    pixels, box = picture.pixels(at_least=(math.ceil(gap * width), math.ceil(gap * height)))
+    if picture.size == (width, height):
+        return picture.upright(pixels)
+    target = (height, width) if picture.sideways else (width, height)
+    return picture.upright(pixels.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=GAP))
 
 
 @dataclass(frozen=True)
 class FittedSize:
     """A size in pixels, the tokens that it takes, and the tokens that the image takes with no budget.
 
-    An image that its service refuses for its length has the native tokens of the longest size in its shape that is not.
+    Where the service refuses such a long image, ``native`` counts the longest accepted size in its shape.
     """
 
     width: int
@@ -80,28 +121,32 @@ def fitted_size(
     upscale: bool = False,
 ) -> FittedSize:
     """The size that ``fit`` gives an image of this size; ``tokens`` is what the family's own processor will count."""
-    budget = _budget(budget)
+    budget = whole_number(budget, "a budget", "tokens")
     if not (math.isfinite(stretch) and stretch >= 0):
         raise BadInput(f"stretch must be a number of at least 0 (0.15 allows 15 %), not {stretch!r}")
     known = named_family(family)
     if known.refusal is not None:
         raise BadInput(known.refusal)
-    native = count_tokens(family, *accepted_size(family, width, height))
+    native = tokens_as_sent(family, width, height)
     if known.factor is not None and known.min_pixels is not None and known.max_pixels is not None:
-        rows, columns = best_grid(
-            width,
-            height,
-            budget,
-            known.factor,
-            stretch,
-            min_pixels=known.min_pixels,
-            max_pixels=known.max_pixels,
-            upscale=upscale,
-        )
+        bounds = {"min_pixels": known.min_pixels, "max_pixels": known.max_pixels}
+        rows, columns = best_grid(width, height, budget, known.factor, stretch, **bounds, upscale=upscale)
         return FittedSize(columns * known.factor, rows * known.factor, rows * columns, native)
     if isinstance(known.formula, AnyRes) and native > budget:
-        return _rung(width, height, budget, family, native)
+        return _largest_rung(width, height, budget, family, native)
     return FittedSize(*nearest_size(width, height, budget, known, stretch, upscale), native)
+
+
+def _largest_rung(width: int, height: int, budget: int, family: str, native: int) -> FittedSize:
+    rungs = ladder(width, height, family)
+    within = [rung for rung in rungs if rung.tokens <= budget]
+    if not within:
+        shown = ", ".join(str(rung.tokens) for rung in rungs[:6]) + (", …" if len(rungs) > 6 else "")
+        raise InfeasibleBudget(
+            f"no size of a {width}x{height} image takes {budget} tokens or fewer with {family}, only {shown}; "
+            f"the smallest feasible budget is {rungs[0].tokens}"
+        )
+    return FittedSize(within[-1].width, within[-1].height, within[-1].tokens, native)
 
 
 def best_grid(
@@ -115,12 +160,12 @@ def best_grid(
     max_pixels: int = 28 * 28 * 16384,
     upscale: bool = False,
 ) -> tuple[int, int]:
-    """(rows, columns) of squares that spend the budget best; ``InfeasibleBudget`` names the smallest that can be.
+    """(rows, columns) of the squares that spend the budget best; ``InfeasibleBudget`` names the smallest budget.
 
     For a given number of rows the most columns reach the most tokens, and fewer rows reach fewer, so the search walks
-    rows down from sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way. From the most tokens it
-    goes to the least stretched grid within 2 % below, and on from there until it stays: what is passed over in between
-    is stretched more than where it goes.
+    rows down from sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way. From the grid with the
+    most tokens it goes to the least stretched grid within 2 % below, and repeats until that grid stays; every grid that
+    it skips is stretched more than the one it goes to.
     """
     native_width, native_height = smart_resize(width, height, factor, min_pixels, max_pixels)
     native = native_height // factor, native_width // factor
@@ -198,91 +243,8 @@ def _smallest(width: int, height: int, limit: float, bounds: tuple[int, int], ca
         if smallest is not None and rows * fewest >= smallest:
             break
         columns = max(fewest, -(-least // rows), -(-rows // MAX_ASPECT))
-        within = (
-            columns <= min(caps[1], MAX_ASPECT * rows, most // rows)
-            and _stretched(width, height, rows, columns) < limit
-        )
+        most_columns = min(caps[1], MAX_ASPECT * rows, most // rows)
+        within = columns <= most_columns and _stretched(width, height, rows, columns) < limit
         if within and (smallest is None or rows * columns < smallest):
             smallest = rows * columns
     return smallest
-
-
-def _rung(width: int, height: int, budget: int, family: str, native: int) -> FittedSize:
-    rungs = ladder(width, height, family)
-    within = [rung for rung in rungs if rung.tokens <= budget]
-    if not within:
-        raise InfeasibleBudget(
-            f"no size of a {width}x{height} image takes {budget} tokens or fewer with {family}, only {_few(rungs)}; "
-            f"the smallest feasible budget is {rungs[0].tokens}"
-        )
-    return FittedSize(within[-1].width, within[-1].height, within[-1].tokens, native)
-
-
-def _few(rungs: Sequence[Rung]) -> str:
-    """The first rungs of a ladder in words, since nothing between two of them can be spent."""
-    shown = [str(rung.tokens) for rung in rungs]
-    return " or ".join(shown) if len(shown) < 3 else ", ".join([*shown[:6], *(["…"] if len(shown) > 6 else [])])
-
-
-def _budget(value: int) -> int:
-    try:
-        budget = operator.index(value)
-    except TypeError:
-        budget = 0
-    if isinstance(value, bool) or budget < 1:
-        raise BadInput(f"a budget must be a whole number of tokens, at least 1, not {value!r}")
-    return budget
-
-
-GAP, PHOTOGRAPH_GAP = 3.0, 1.75
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """An image at its budget: RGB pixels, the tokens they take, the tokens the image would take with no budget."""
-
-    image: Image.Image
-    tokens: int
-    native: int
-    scale: tuple[float, float]  # fitted pixels per native pixel, along x and along y
-
-    @property
-    def stretch(self) -> float:
-        """How far the shape changed: 0 for not at all, 0.15 for one side 15 % longer than the other asks."""
-        return max(self.scale) / min(self.scale) - 1
-
-
-def fit(
-    image: Source,
-    budget: int,
-    family: str = "qwen2.5-vl",
-    *,
-    stretch: float = 0.15,
-    upscale: bool = False,
-    decode_limit: int = MAX_PIXELS,
-) -> Fitted:
-    """Size an image (PIL, bytes or path) to the most tokens <= budget whose last 2 % do not buy stretch (``sizes``).
-
-    An image whose native tokens fit the budget is sized to its native grid; nothing is enlarged beyond that unless
-    ``upscale``. ``decode_limit`` is the most pixels that are decoded. Raises ``UnreadableImage``, ``UnknownFamily``,
-    ``InfeasibleBudget`` with the smallest feasible budget, ``BadInput`` for a family that resizing cannot control.
-    """
-    picture = Picture(image, max_pixels=decode_limit)
-    native_width, native_height = picture.size
-    size = fitted_size(native_width, native_height, budget, family, stretch=stretch, upscale=upscale)
-    return Fitted(
-        image=resample(picture, size.width, size.height),
-        tokens=size.tokens,
-        native=size.native,
-        scale=(size.width / native_width, size.height / native_height),
-    )
-
-
-def resample(picture: Picture, width: int, height: int) -> Image.Image:
-    """The picture at this size, upright, RGB; its own pixels, untouched, where it has that size already."""
-    gap = PHOTOGRAPH_GAP if picture.photographed else GAP
-    pixels, box = picture.pixels(least=(math.ceil(gap * width), math.ceil(gap * height)))
-    if picture.size == (width, height):
-        return picture.upright(pixels)
-    target = (height, width) if picture.sideways else (width, height)
-    return picture.upright(pixels.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=GAP))

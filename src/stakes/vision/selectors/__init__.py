@@ -1,8 +1,8 @@
-"""Which tokens does deletion keep? One selector a file, found here by name.
+"""Selectors choose the tokens that deletion keeps; one file each, found here by name.
 
 make("redundancy")
 make("fastv:layer=2,rows=mean")          # options after a colon
-make("pyramiddrop:layers=(8,16,24)")     # a comma in brackets is the value's own
+make("pyramiddrop:layers=(8,16,24)")     # a comma in parentheses belongs to the value
 make("fastv:count=layers")               # inside the model: a budget is a mean over layers
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stakes.vision.selectors.layers import LayerSelector
 
 
-# name -> where it lives; imported on first use, so that asking for the names costs no torch
+# name -> (module, class); imported on first use, so that listing the names does not import torch
 SELECTORS = MappingProxyType(
     {
         "redundancy": ("stakes.vision.selectors.redundancy", "Redundancy"),
@@ -38,7 +38,7 @@ SELECTORS = MappingProxyType(
 
 
 def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
-    """The selector that ``spec`` names, with its options; a selector is given back as it is."""
+    """The selector that ``spec`` names, with its options; a selector object is returned unchanged."""
     if not isinstance(spec, str):
         return spec
     name, _, options = spec.partition(":")
@@ -60,12 +60,12 @@ def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
         if key in values:
             raise BadInput(f"selector {name!r} is given {key} twice, in {options!r}; give it once")
         values[key] = _literal(value)
-    made: Selector | LayerSelector = cls(**values)
-    return made
+    selector: Selector | LayerSelector = cls(**values)
+    return selector
 
 
 def _literal(text: str) -> Any:
-    """The value that a text writes, true and false in any case; a text of its own where it writes none."""
+    """The Python literal that the text writes (true and false in any case), or the text itself."""
     try:
         return ast.literal_eval(text.title() if text.lower() in ("true", "false") else text)
     except (ValueError, SyntaxError):

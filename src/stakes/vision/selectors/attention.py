@@ -1,10 +1,8 @@
-"""Which tokens were looked at? Attention rows, recomputed where a selector needs them.
+"""Recompute the attention rows that a selector reads.
 
-Fast attention kernels hand out no weights. Instead of running a whole model with eager attention, a selector recomputes
+Fast attention kernels return no weights. Instead of running a whole model with eager attention, a selector recomputes
 the few rows it reads: softmax(q_r . k / sqrt(h)) for the rows r of one layer, R x T instead of layers x T x T.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -12,16 +10,16 @@ import torch
 from torch import Tensor
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary embedding, half-split layout: x cos + (-x_2, x_1) sin. x: [T, H, h]; cos, sin: [T, h]."""
     first, second = x.chunk(2, dim=-1)
     return x * cos[:, None] + torch.cat((-second, first), dim=-1) * sin[:, None]
 
 
 def decoder_rows(layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor, rows: Tensor) -> Tensor:
-    """Post-softmax causal attention of one decoder layer for the query rows asked for.
+    """Post-softmax causal attention of one decoder layer for the given query rows.
 
-    ``hidden``: [T, D] what enters the layer. ``cos``, ``sin``: [T, h]. ``rows``: [R] columns of the queries.
+    ``hidden``: [T, D] input of the layer. ``cos``, ``sin``: [T, h]. ``rows``: [R] columns of the queries.
     Returns [H, R, T] in float32. Keys of grouped-query attention are shared by their group of heads.
     """
     attention = layer.self_attn
@@ -29,9 +27,9 @@ def decoder_rows(layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor, rows: Ten
     size = attention.head_dim
     query = attention.q_proj(states[rows]).view(len(rows), -1, size)
     key = attention.k_proj(states).view(len(states), -1, size)
-    if getattr(attention, "q_norm", None) is not None:  # Qwen3 normalises queries and keys by head
+    if getattr(attention, "q_norm", None) is not None:  # Qwen3 normalizes queries and keys by head
         query, key = attention.q_norm(query), attention.k_norm(key)
-    query, key = rotate(query, cos[rows], sin[rows]), rotate(key, cos, sin)
+    query, key = apply_rope(query, cos[rows], sin[rows]), apply_rope(key, cos, sin)
     key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
     logits = torch.einsum("rhd,thd->hrt", query, key).float() * attention.scaling
     future = torch.arange(len(states), device=rows.device)[None, :] > rows[:, None]
@@ -39,11 +37,11 @@ def decoder_rows(layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor, rows: Ten
     return probabilities
 
 
-def received(query: Tensor, key: Tensor, segments: list[int], scaling: float, block: int = 512) -> Tensor:
+def attention_received(query: Tensor, key: Tensor, segments: list[int], scaling: float, block: int = 512) -> Tensor:
     """Mean over heads and queries of the attention that each encoder position receives, [P] float32.
 
-    ``query``, ``key``: [P, H, h], rotated. ``segments``: lengths of the stretches that attend only among themselves
-    (windows, tiles); their sum is P. The P x P matrix is made ``block`` rows at a time.
+    ``query``, ``key``: [P, H, h], after RoPE. ``segments``: lengths of the sequences with attention within themselves
+    only (windows, tiles); their sum is P. The P x P matrix is computed ``block`` rows at a time.
     """
     totals = []
     for q, k in zip(torch.split(query, segments), torch.split(key, segments), strict=True):

@@ -1,15 +1,13 @@
-"""CDPruner (Zhang et al., 2025): keep tokens that are diverse *and* relevant to the question.
+"""CDPruner (Zhang et al., 2025) keeps tokens that are diverse *and* relevant to the question.
 
 Greedy MAP inference of a determinantal point process with kernel L_ij = r_i cos(f_i, f_j) r_j, by incremental Cholesky
 in O(k^2 N):  gain_i = L_ii - sum_m c_mi^2,  pick the largest gain,  c_ki = (L_ji - sum_m c_mj c_mi) / sqrt(gain_j).
 
-Relevance r is min-max normalised over the image's tokens. Here it is the mean cosine of a visual token with the
+Relevance r is min-max normalized over the image's tokens. Here it is the mean cosine of a visual token with the
 question's token embeddings, both in the language model's input space (the paper's LLaVA has a CLIP text tower for this;
-Qwen-VL and SigLIP-based models do not). ``relevance="alike"`` (default) follows the paper's text, more alike is more
-relevant; the public code negates the similarity: ``relevance="negated"``.
+Qwen-VL and SigLIP-based models do not). ``relevance="alike"`` (default) follows the paper's text: more similar is more
+relevant. The public code negates the similarity: ``relevance="negated"``.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -39,17 +37,17 @@ class CDPruner(Selector):
         if scene.question is None or len(scene.question) == 0:
             raise BadInput("cdpruner needs the question's tokens, and the question is empty")
         units = normalize(scene.features.float(), dim=-1)
-        alike = (units @ normalize(scene.question.float(), dim=-1).T).mean(1)
-        alike = alike if self.relevance == "alike" else -alike
-        spread = (alike.max() - alike.min()).clamp_min(1e-12)
-        weight = (alike - alike.min() + 1e-6) / spread if spread > 1e-12 else torch.ones_like(alike)
+        cosine = (units @ normalize(scene.question.float(), dim=-1).T).mean(1)
+        cosine = cosine if self.relevance == "alike" else -cosine
+        spread = (cosine.max() - cosine.min()).clamp_min(1e-12)
+        weight = (cosine - cosine.min() + 1e-6) / spread if spread > 1e-12 else torch.ones_like(cosine)
         return greedy_map(units * weight[:, None], count)
 
 
 def greedy_map(factors: Tensor, count: int) -> Tensor:
     """Greedy MAP of the DPP with kernel ``factors @ factors.T``; factors: [N, D] -> [count] indices.
 
-    When the kernel's rank is spent all gains are rounding, and the order falls back to the lowest index left.
+    Once the kernel's rank is used up all gains are rounding errors, and the lowest remaining index is taken.
     """
     kernel = (factors @ factors.T).double()
     gain = kernel.diagonal().clone()

@@ -1,4 +1,4 @@
-"""FastV (Chen et al., 2024): drop the visual tokens that the prompt hardly looks at after a few layers.
+"""FastV (Chen et al., 2024) drops, after a few layers, the visual tokens that receive little attention.
 
 Before decoder layer K (0-indexed, default 2), score_i is the post-softmax attention of layer K-1 to visual token i,
 mean over heads; the ``budget`` highest stay, in sequence order. Which queries count differs between the paper and its
@@ -9,8 +9,6 @@ code:
 
 Positions stay as they were. Layers before K keep their full cache; the drop happens once, at prefill.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -54,6 +52,5 @@ class FastV(LayerSelector):
         length = len(view.hidden)
         every = torch.arange(length, device=view.hidden.device)
         rows = every[-1:] if self.rows == "last" else every
-        return torch.stack([view.attention(some).mean(0).sum(0) for some in torch.split(rows, ROWS_AT_A_TIME)]).sum(
-            0
-        ) / len(rows)
+        parts = [view.attention(some).mean(0).sum(0) for some in torch.split(rows, ROWS_AT_A_TIME)]
+        return torch.stack(parts).sum(0) / len(rows)

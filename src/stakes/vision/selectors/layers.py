@@ -1,18 +1,17 @@
-"""What is a selector that drops inside the language model?
+"""The base of selectors that drop tokens inside the language model.
 
-It names its stages, (layer, keep): before decoder layer ``layer`` runs, all but ``keep`` visual tokens leave the
-sequence, for this layer and all later ones, and with them their place in those layers' caches. Its budget is what is
-left after the last stage or, with ``count=layers``, the mean over all layers of what each sees. One method chooses,
-seeing one unpadded sequence; ``deletion_layers.dropping`` does the rest.
+A selector names its stages, (layer, keep): before decoder layer ``layer`` runs, all but ``keep`` visual tokens leave
+the sequence for this layer and all later ones, and those layers' KV caches. Its budget is what remains after the last
+stage or, with ``count=layers``, the mean over all layers of what each sees. One method chooses, seeing one unpadded
+sequence; ``deletion.inside_layers.dropping`` does the rest.
 
     with dropping(model.model.language_model, batch, FastV(), budgets) as drops:
         ...prefill and decode...
     drops.counts          # visual tokens that each decoder layer saw, by request
 """
 
-from __future__ import annotations
-
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -25,7 +24,7 @@ from stakes.vision.selectors.base import check_budget, checked
 
 
 class Stage(NamedTuple):
-    """From decoder layer ``layer`` on (0 is the first), ``keep`` visual tokens are left."""
+    """From decoder layer ``layer`` on (0 is the first), ``keep`` visual tokens remain."""
 
     layer: int
     keep: int
@@ -33,11 +32,11 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerView:
-    """One request's sequence, without padding, in front of decoder layer ``index``; T tokens, n of them visual.
+    """One request's sequence, without padding, before decoder layer ``index``; T tokens, n of them visual.
 
-    ``hidden``: [T, D] what is about to enter the layer. ``visual``: [n] columns of the image tokens. ``columns``: [T]
-    the column that each token had in the unpruned prompt. ``inputs``: [T0, D] embeddings of the unpruned prompt.
-    ``cos``, ``sin``: [T, h] rotary factors. ``before``: [T, D] what entered layer ``index - 1``.
+    ``hidden``: [T, D] input of the layer. ``before``: [T, D] input of layer ``index - 1``. ``cos``, ``sin``: [T, h]
+    rotary factors. ``visual``: [n] columns of the image tokens. ``columns``: [T] the column that each token had in the
+    unpruned prompt. ``inputs``: [T0, D] embeddings of the unpruned prompt.
     """
 
     index: int
@@ -58,7 +57,7 @@ class LayerView:
 
 @dataclass(frozen=True)
 class LayerSelector:
-    """Drops at its stages. Override ``stages`` and ``choose``; a ``__post_init__`` of one's own calls this one.
+    """Drops tokens at its stages. Override ``stages`` and ``choose``; an own ``__post_init__`` must call this one.
 
     ``count``: what a budget counts, the tokens ``left`` after the last drop or their mean over all ``layers``.
     """
@@ -75,7 +74,7 @@ class LayerSelector:
 
     @property
     def merges(self) -> bool:
-        """Whether kept tokens take in others; merged tokens count as tokens."""
+        """Whether kept tokens absorb others; merged tokens count as tokens."""
         return False
 
     def stages(self, native: int, budget: int, depth: int) -> tuple[Stage, ...]:
@@ -87,7 +86,7 @@ class LayerSelector:
         raise NotImplementedError
 
     def plan(self, native: int, budget: int, depth: int) -> tuple[Stage, ...]:
-        """``stages``, checked: rising layers inside the decoder, never more tokens again, the budget at the end."""
+        """``stages``, checked: ascending layers inside the decoder, counts that never grow, the budget at the end."""
         check_budget(budget, native)
         if budget == native:
             return ()
@@ -100,9 +99,9 @@ class LayerSelector:
         return stages
 
     def select(self, view: LayerView, keep: int) -> Selection:
-        """``choose``, checked as for every selector; the indices stay where the view is."""
-        found = checked(self.choose(view, keep), keep, len(view.visual), self.name)
-        return Selection(upload(found.indices, view.visual.device), found.merge)
+        """``choose``, checked as for every selector; the indices are on the view's device."""
+        selection = checked(self.choose(view, keep), keep, len(view.visual), self.name)
+        return Selection(upload(selection.indices, view.visual.device), selection.merge)
 
     def average(self, native: int, budget: int, depth: int) -> float:
         """Layer-averaged visual tokens at this budget: (1/depth) sum over layers of the tokens that the layer sees."""
@@ -116,15 +115,12 @@ class LayerSelector:
         return budget if self.count == "left" else self.budget_for(native, budget, depth)
 
     def budget_for(self, native: int, average: float, depth: int) -> int:
-        """The tokens to leave for a layer average of at most ``average``; one more would be above it."""
-        low, high = 0, native
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.average(native, middle, depth) <= average else (low, middle - 1)
-        if low < 1:
+        """The most tokens to leave for a layer average of at most ``average``."""
+        most = bisect_right(range(1, native + 1), average, key=lambda budget: self.average(native, budget, depth))
+        if most == 0:
             floor = self.average(native, 1, depth)
             raise InfeasibleBudget(
                 f"selector {self.name!r} cannot average {average} of {native} tokens over {depth} layers; its least is "
                 f"{floor:.1f}, so that the smallest feasible budget is {math.ceil(floor)}"
             )
-        return low
+        return most

@@ -1,4 +1,4 @@
-"""How is the greedy max-min order found on a GPU? One program an image, which never leaves its multiprocessor.
+"""The greedy max-min order of ``redundancy`` as a Triton kernel: one program per image.
 
 The order is the reference's (``redundancy._greedy``) on the same integers: distances on a grid of 1e-6. Distance and
 index share one number, so that a step is one read of a row, one minimum and one maximum:
@@ -8,16 +8,14 @@ index share one number, so that a step is one read of a row, one minimum and one
     running = min(running, key[chosen]);   next = argmax = 2^s - 1 - (max(running) & (2^s - 1))
 
 The low bits of column j are the same in every row, so a minimum of keys is the minimum of distances, and of equal
-distances the largest key has the lowest index. The walk starts at the largest mean distance, which is found while the
-keys are made: a sum of whole numbers, the same in any order, and rounded to the same grid. Up to 2,048 tokens a key has
-32 bits; beyond, 64, made from 32-bit distances in registers.
+distances the largest key has the lowest index. The walk starts at the largest mean distance, which is computed with the
+keys: a sum of integers, the same in any order, and rounded to the same grid. Up to 2,048 tokens a key has 32 bits;
+beyond, 64, made from 32-bit distances in registers.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -29,12 +27,10 @@ from torch import Tensor
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
 
 
-GRID = 1e6
 SMALL = 2048  # tokens
-LOT = 1 << 29  # numbers (2 GiB)
-EXACT_PRODUCTS = True  # of 16-bit features; False: the reference's float32 products, several times as slow
+MAX_CHUNK = 1 << 29  # distances of the images that are ranked together (2 GiB)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-# distances are 0 to 2,000,000, less than 2^21; 2^20 is taken off so that 32 signed bits hold a key
+# Distances are 0 to 2,000,000, less than 2^21; 2^20 is subtracted so that 32 signed bits hold a key.
 
 
 @triton.jit
@@ -74,7 +70,7 @@ def _small_kernel(keys, means, places, images, order, steps, BLOCK: tl.constexpr
     current = ((1 << BITS) - 1) - (tl.max(farthest, 0) & ((1 << BITS) - 1))
     running = tl.where(inside, 2147483647, low).to(tl.int32)
     for k in range(0, tl.minimum(steps, count)):
-        current = tl.minimum(current, count - 1)  # keys of what is no number say anything
+        current = tl.minimum(current, count - 1)  # keys of non-finite features are arbitrary
         tl.store(order + image * steps + k, current)
         row = tl.load(base + current.to(tl.int64) * count + at, mask=inside, other=low)
         running = tl.minimum(running, row)
@@ -104,27 +100,20 @@ def _large_kernel(distances, means, places, images, order, steps, BLOCK: tl.cons
 def cosines(features: Tensor) -> tuple[Tensor, Tensor]:
     """[N, D] -> [N, N] float32 products, and the [N] factors that make cosines of them.
 
-    Products of 16-bit features are exact in float32, so matrix units may add them up, some ten times as fast as float32
-    products of unit vectors, which are what other features get (the reference's own way).
+    Products of 16-bit features are exact in float32, so tensor cores may sum them, about ten times as fast as the
+    float32 products of unit vectors that other features get (as in the reference).
     """
-    if features.is_cuda and features.dtype in (torch.bfloat16, torch.float16) and EXACT_PRODUCTS:
+    if features.is_cuda and features.dtype in (torch.bfloat16, torch.float16):
         gram = torch.mm(features, features.T, out_dtype=torch.float32)
         return gram, gram.diagonal().clamp_min(1e-24).rsqrt()
     units = torch.nn.functional.normalize(features.float(), dim=-1)
     return units @ units.T, torch.ones(len(units), device=units.device)
 
 
-def distances_of(features: Tensor) -> Tensor:
-    """[N, N] int32 distances on the grid, by plain torch: what the keys are checked with."""
-    gram, inverse = cosines(features)
-    cosine = gram * inverse[:, None] * inverse
-    return ((1 - cosine) * GRID).round().clamp_min(0).to(torch.int32)
-
-
 def fill_keys(features: Tensor, small: bool, keys: Tensor, means: Tensor) -> None:
     """[N, D] -> [N, N] int32 distances on the grid, as keys where ``small``, and their [N] int32 means.
 
-    A token's own key is the least of all; its own distance, where there are no keys, -1.
+    A token's key with itself is the least of all; without keys, its distance to itself is -1.
     """
     gram, inverse = cosines(features)
     count = len(gram)
@@ -133,62 +122,55 @@ def fill_keys(features: Tensor, small: bool, keys: Tensor, means: Tensor) -> Non
     _grid_kernel[(count,)](gram, inverse, keys, means, count, small, 11, block, num_warps=4, **more)
 
 
-def walk(keys: Tensor, means: Tensor, sizes: Sequence[int], count: int, warps: int | None = None) -> Tensor:
-    """What ``fill_keys`` made of images of ``sizes``, one after another -> [images, count] greedy order.
+def walk(keys: Tensor, means: Tensor, sizes: Sequence[int], count: int) -> Tensor:
+    """The output of ``fill_keys`` for images of ``sizes``, concatenated -> [images, count] greedy order.
 
-    Of an image with fewer tokens than ``count``, the first N places are filled.
+    For an image with N < ``count`` tokens, the first N entries of its row are filled.
     """
     longest = max(sizes)
     small = longest <= SMALL
     bits = 11 if small else (longest - 1).bit_length()
-    table = [_starts([size * size for size in sizes]), _starts(sizes), list(sizes)]
-    there = keys.device
-    places = torch.tensor(table, pin_memory=keys.is_cuda).to(there, non_blocking=True)  # nobody waits for it
-    order = torch.empty(len(sizes), count, dtype=torch.long, device=there)
+    table = [_offsets([size * size for size in sizes])[:-1], _offsets(sizes)[:-1], list(sizes)]
+    places = torch.tensor(table, pin_memory=keys.is_cuda).to(keys.device, non_blocking=True)
+    order = torch.empty(len(sizes), count, dtype=torch.long, device=keys.device)
     block = triton.next_power_of_2(longest)
     kernel = _small_kernel if small else _large_kernel
-    kernel[(len(sizes),)](
-        keys, means, places, len(sizes), order, count, block, bits,
-        num_warps=warps or max(1, min(8 if small else 32, block // 256)),
-    )  # fmt: skip
+    warps = max(1, min(8 if small else 32, block // 256))
+    kernel[(len(sizes),)](keys, means, places, len(sizes), order, count, block, bits, num_warps=warps)
     return order
 
 
 def rank(features: Sequence[Tensor], count: int) -> list[Tensor]:
     """By image [N, D] features -> the first ``count`` tokens in greedy order, from the one farthest on average.
 
-    Nothing is asked of the host. Features that are no numbers get an order that means nothing.
+    The host never waits. The order of features that are not finite is meaningless.
     """
-    found: list[Tensor] = []
-    for lot in _lots(features):
-        sizes = [len(one) for one in lot]
+    rankings: list[Tensor] = []
+    for chunk in _chunks(features):
+        sizes = [len(one) for one in chunk]
         small = max(sizes) <= SMALL
         squares = [size * size for size in sizes]
-        whole: dict[str, Any] = {"dtype": torch.int32, "device": lot[0].device}
-        keys, means = torch.empty(sum(squares), **whole), torch.empty(sum(sizes), **whole)
-        places = zip(lot, pairwise(_ends(squares)), pairwise(_ends(sizes)), strict=True)
-        for one, (key_from, key_to), (mean_from, mean_to) in places:
-            fill_keys(one, small, keys[key_from:key_to], means[mean_from:mean_to])
+        integers: dict[str, Any] = {"dtype": torch.int32, "device": chunk[0].device}
+        keys, means = torch.empty(sum(squares), **integers), torch.empty(sum(sizes), **integers)
+        parts = zip(chunk, torch.split(keys, squares), torch.split(means, sizes), strict=True)
+        for one, own_keys, own_means in parts:
+            fill_keys(one, small, own_keys, own_means)
         order = walk(keys, means, sizes, count)
-        found += [row[: min(count, size)] for row, size in zip(order, sizes, strict=True)]
-    return found
+        rankings += [row[: min(count, size)] for row, size in zip(order, sizes, strict=True)]
+    return rankings
 
 
-def _lots(features: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Images that are walked together: while their matrices are ``LOT`` numbers or fewer."""
-    lot: list[Tensor] = []
+def _chunks(features: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Images that are ranked together: up to ``MAX_CHUNK`` distances, or one larger image."""
+    chunk: list[Tensor] = []
     for one in features:
-        if lot and sum(len(x) ** 2 for x in lot) + len(one) ** 2 > LOT:
-            yield lot
-            lot = []
-        lot.append(one)
-    if lot:
-        yield lot
+        if chunk and sum(len(x) ** 2 for x in chunk) + len(one) ** 2 > MAX_CHUNK:
+            yield chunk
+            chunk = []
+        chunk.append(one)
+    if chunk:
+        yield chunk
 
 
-def _ends(sizes: Sequence[int]) -> list[int]:
+def _offsets(sizes: Sequence[int]) -> list[int]:
     return [0, *accumulate(sizes)]
-
-
-def _starts(sizes: Sequence[int]) -> list[int]:
-    return _ends(sizes)[:-1]

@@ -1,4 +1,4 @@
-"""PyramidDrop (Xing et al., 2024): drop in stages, each by what the end of the prompt looks at there.
+"""PyramidDrop (Xing et al., 2024) drops in stages, each by the attention of the last prompt token at that layer.
 
 Before each layer l of ``layers``, score_i is the attention of the last prompt token to visual token i, mean over heads,
 from queries and keys that layer l itself makes of what is about to enter it; the highest stay. S stages shrink the
@@ -8,14 +8,12 @@ image by one and the same ratio, so that the last one ends exactly at the budget
 
 Of 576 tokens to 72 over layers 8, 16, 24 that is 288, 144, 72: the public scripts' ratios 0.5, 0.25, 0.125. By default
 there are three stages at the quarters of the decoder, depth * s // 4, those scripts' layers where depth is 32 (a
-decoder of less than four layers has room for fewer); ``layers=(8,16,24)`` sets them.
+decoder of less than four layers has fewer stages); ``layers=(8,16,24)`` sets them.
 
-What differs from the public code: kept tokens keep their positions, where it numbers the sequence anew at every stage;
-its ratios are given by hand and rounded down, here the budget sets them. Paper and code agree on the query at
+Differences from the public code: kept tokens keep their positions, where the code renumbers the sequence at every
+stage; its ratios are given by hand and rounded down, here the budget sets them. Paper and code agree on the query at
 inference: "the last instruction token" is the last token of the prompt.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -31,7 +29,7 @@ from stakes.vision.selectors.layers import LayerSelector, LayerView, Stage
 
 @dataclass(frozen=True)
 class PyramidDrop(LayerSelector):
-    """Equal ratios over several stages. ``layers``: the layers in front of which tokens leave; None is the quarters."""
+    """Equal ratios over several stages. ``layers``: the layers before which tokens leave; None: the quarters."""
 
     name: ClassVar[str] = "pyramiddrop"
     layers: tuple[int, ...] | None = None

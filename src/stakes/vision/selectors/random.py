@@ -1,9 +1,7 @@
-"""Keep tokens by dice: the baseline that a published method must beat.
+"""Keeps random tokens: the baseline that a published method must beat.
 
-One permutation for each sample, seeded by its name, so a run repeats and the choice is nested over budgets.
+One permutation per sample, seeded by its name, so a run is repeatable and the choice is nested over budgets.
 """
-
-from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
@@ -32,6 +30,6 @@ class Random(Selector):
     def rank(self, scene: Scene, count: int) -> Tensor:
         """[count] indices, a prefix of the sample's permutation."""
         digest = hashlib.blake2b(f"{self.seed}:{scene.sample}".encode(), digest_size=8).digest()
-        dice = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
-        order = dice.permutation(len(scene.features))[:count]
+        generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
+        order = generator.permutation(len(scene.features))[:count]
         return torch.from_numpy(order).to(scene.features.device)

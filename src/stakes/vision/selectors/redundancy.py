@@ -1,4 +1,4 @@
-"""Keep the most mutually diverse tokens (the paper's selector).
+"""Keeps the most mutually diverse tokens (the paper's selector).
 
 Greedy max-min diversity on merged features with d(i, j) = 1 - cos(f_i, f_j). The order starts at the token farthest
 from all others on average,
@@ -7,11 +7,9 @@ from all others on average,
     s_k = argmax_{i not chosen} min_{j < k} d(i, s_j)
 
 and is nested: the first k of one ranking are the choice at budget k. The paper fixes only "most mutually diverse"; the
-start is ours (DivPrune starts at the largest nearest-neighbour distance: ``seed="nearest"``). Distances are compared on
-a grid of 1e-6, so that equal paper ties exactly on every machine and the lowest index wins.
+start is ours (DivPrune starts at the largest nearest-neighbor distance: ``seed="nearest"``). Distances are compared on
+a grid of 1e-6, so that blank paper ties exactly on every machine and the lowest index wins.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from stakes.errors import BadInput
 from stakes.vision.selectors.base import Scene, Selector
 
 GRID = 1e6
-GRAM_LIMIT = 4096  # tokens; up to here the Gram matrix (64 MiB) is one product, beyond it rows are made when needed
+GRAM_LIMIT = 4096  # tokens; up to here the Gram matrix (64 MiB) is one product, beyond it rows are computed on demand
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,12 @@ class Redundancy(Selector):
         features = [scene.features for scene in scenes]
         kernel = _kernel() if self.seed == "mean" and all(one.is_cuda for one in features) else None
         if kernel is not None:
-            found: list[Tensor] = kernel.rank(features, max(counts))
-            return [ranking[:count] for ranking, count in zip(found, counts, strict=True)]
-        units = [torch.nn.functional.normalize(one.float(), dim=-1) for one in features]
-        return [self._walk(one, count) for one, count in zip(units, counts, strict=True)]
+            rankings: list[Tensor] = kernel.rank(features, max(counts))
+            return [ranking[:count] for ranking, count in zip(rankings, counts, strict=True)]
+        return [self._walk(one, count) for one, count in zip(features, counts, strict=True)]
 
-    def _walk(self, units: Tensor, count: int) -> Tensor:
+    def _walk(self, features: Tensor, count: int) -> Tensor:
+        units = torch.nn.functional.normalize(features.float(), dim=-1)
         row = _rows(units)
         start = _farthest_on_average(units) if self.seed == "mean" else _most_isolated(row, len(units))
         return torch.from_numpy(_greedy(row, len(units), count, start)).to(units.device)
@@ -69,10 +67,10 @@ def _kernel() -> Any:
 
 
 def _rows(units: Tensor) -> Callable[[int], Any]:
-    """Row i of the distance matrix, [N] integers on the grid. The loop runs on the host.
+    """A function that gives row i of the distance matrix, [N] integers on the grid, on the host.
 
     The greedy steps are sequential and tiny; on a GPU each would cost several kernel launches, so the Gram matrix is
-    made there in one product and walked here.
+    computed there in one product and walked on the host.
     """
     if len(units) <= GRAM_LIMIT:
         distances = _on_grid(units @ units.T)

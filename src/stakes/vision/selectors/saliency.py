@@ -1,9 +1,7 @@
-"""Keep the tokens with the largest features: saliency_i = ||f_i||_2 on merged features.
+"""Keeps the tokens with the largest features: saliency_i = ||f_i||_2 on merged features.
 
-The paper reports a saliency ranking and defines none; this is ours.
+The paper reports a saliency ranking without defining it; this definition is ours.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,5 +18,5 @@ class Saliency(Selector):
     name: ClassVar[str] = "saliency"
 
     def rank(self, scene: Scene, count: int) -> Tensor:
-        """[count] indices by falling norm."""
+        """[count] indices by decreasing norm."""
         return top(scene.features.float().norm(dim=-1), count)

@@ -1,4 +1,4 @@
-"""SparseVLM (Zhang et al., 2024): the question's own words rate the visual tokens; some of what leaves is recycled.
+"""SparseVLM (Zhang et al., 2024): words of the question rate the visual tokens; some of the dropped ones are merged.
 
 Raters, from the input embeddings V [N, D] of the image and T [L, D] of the text after it:
 
@@ -8,22 +8,21 @@ After layers 2, 6 and 15 (from 0; run at full length) score_i is that layer's po
 mean over heads and raters; the highest stay. Of the p that do not, the best int(0.3 p) + 1 are recycled: density-peak
 clustering into a tenth of their number + 1, each cluster one token, the mean of its members.
 
-Counts. The budget is what is left after the last drop, clusters included. The counts on the way are the released
-table's (576 tokens, drops for "64" to "192"), read as ratios and interpolated in budget / native: v1's plus its
-clusters with ``merge=True`` (default, as published), v2's (SparseVLM+) with ``merge=False``. Of a keep, m are clusters
-where m is what the release makes of n - keep + m pruned tokens, but at most half. The paper's (and first release's)
-count from a matrix's rank differs by question, which no exact budget allows; the later releases dropped it too.
+Counts. The budget is what remains after the last drop, clusters included. The counts of the earlier drops are those of
+the released table (576 tokens, drops for "64" to "192"), read as ratios and interpolated in budget / native: v1's plus
+its clusters with ``merge=True`` (default, as published), v2's (SparseVLM+) with ``merge=False``. Of ``keep`` tokens, m
+are clusters, where m is what the release makes of n - keep + m pruned tokens, but at most half. The paper (and the
+first release) count by the rank of a matrix, which differs by question; no exact budget allows that, and the later
+releases dropped it too.
 
 Layers. In a decoder of less than 32 layers the drop after layer l comes before layer round((l + 1) depth / 32), at
 least one after the drop before it; with less than four layers the first drops are left out. ``layers=(2,6,15)`` sets
 them.
 
-What differs from the public code: positions are kept, and a cluster stands at its centre's own place (v1 numbers the
-sequence anew and puts clusters behind the kept tokens); ties go to the lowest index, where v1 rolls dice of 1e-6.
+Differences from the public code: positions are kept, and a cluster has the position of its center (v1 renumbers the
+sequence and puts clusters behind the kept tokens); ties go to the lowest index, where v1 adds random noise of 1e-6.
 v2's division by a rotary bias and its fixed 14 heads are not offered.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -38,8 +37,8 @@ from stakes.vision.selectors.base import top
 from stakes.vision.selectors.layers import LayerSelector, LayerView, Stage
 
 LAYERS, DEPTH, NATIVE = (2, 6, 15), 32, 576
-# Tokens left after each drop, settings "64", "96", "128", "192", between nothing and everything. v1 counts 66 where 82
-# are left: 510 pruned, 154 of them recycled into 16.
+# Tokens after each drop, settings "64", "96", "128", "192", between nothing and everything. v1 counts 66 where 82
+# remain: 510 pruned, 154 of them recycled into 16.
 TABLE = {
     True: ((0, 0, 0), (82, 32, 18), (249, 55, 27), (312, 117, 39), (309, 204, 113), (NATIVE,) * 3),
     False: ((0, 0, 0), (66, 34, 20), (246, 54, 28), (238, 108, 60), (300, 200, 118), (NATIVE,) * 3),
@@ -49,7 +48,7 @@ ROWS_AT_A_TIME = 128
 
 @dataclass(frozen=True)
 class SparseVLM(LayerSelector):
-    """Three drops by the attention of the raters. ``layers``: after which; None is the published ones, scaled."""
+    """Three drops by the attention of the raters. ``layers``: after which; None: the published ones, scaled."""
 
     name: ClassVar[str] = "sparsevlm"
     merge: bool = True
@@ -65,7 +64,7 @@ class SparseVLM(LayerSelector):
 
     @property
     def merges(self) -> bool:
-        """Yes, unless told otherwise."""
+        """Yes, by default."""
         return self.merge
 
     def stages(self, native: int, budget: int, depth: int) -> tuple[Stage, ...]:
@@ -84,21 +83,21 @@ class SparseVLM(LayerSelector):
         if clusters == 0:
             return Selection(kept)
         recycled = pruned[: recyclable(len(pruned))].sort().values
-        centres, owner = density_peaks(view.hidden[view.visual[recycled]].float(), clusters)
+        centers, owner = density_peaks(view.hidden[view.visual[recycled]].float(), clusters)
         weights = torch.zeros(keep, len(order), device=order.device)
         weights[torch.arange(len(kept)), kept] = 1
         weights[len(kept) + owner, recycled] = 1
-        return Selection(torch.cat((kept, recycled[centres])), weights / weights.sum(1, keepdim=True))
+        return Selection(torch.cat((kept, recycled[centers])), weights / weights.sum(1, keepdim=True))
 
     def scores(self, view: LayerView) -> Tensor:
-        """[n] attention that each visual token gets from the raters, in the layer just run."""
+        """[n] attention that each visual token receives from the raters, in the layer just run."""
         rows = raters(view)
         parts = [view.attention(some).mean(0).sum(0) for some in torch.split(rows, ROWS_AT_A_TIME)]
         return torch.stack(parts).sum(0)[view.visual] / len(rows)
 
 
 def raters(view: LayerView) -> Tensor:
-    """[R] rows of the view that rate. They depend on the input embeddings alone, so every stage finds the same ones."""
+    """[R] rows of the raters. They depend on the input embeddings alone, so they are the same at every stage."""
     text = torch.ones(len(view.columns), dtype=torch.bool, device=view.columns.device)
     text[view.visual] = False
     image = torch.ones(len(view.inputs), dtype=torch.bool, device=view.columns.device)
@@ -113,7 +112,7 @@ def raters(view: LayerView) -> Tensor:
 
 
 def scaled(depth: int) -> list[int]:
-    """The layers in front of which tokens leave a decoder of ``depth`` layers: 3, 7, 16 from 32 layers on."""
+    """The layers before which tokens leave a decoder of ``depth`` layers: 3, 7, 16 from 32 layers on."""
     before = [0]
     for layer in LAYERS[max(0, len(LAYERS) + 1 - depth) :]:
         before.append(max(before[-1] + 1, int((layer + 1) * min(1.0, depth / DEPTH) + 0.5)))
@@ -134,17 +133,17 @@ def merged(native: int, keep: int) -> int:
 
 
 def density_peaks(points: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """[n, D] -> centres [count] and, for each point, the number [n] of its centre.
+    """Density-peak clustering: [n, D] -> centers [count] and, for each point, the number [n] of its center.
 
-    With d = L2 / sqrt(D): density = exp(-mean of d^2 to the ``count`` nearest, itself included); a centre is dense and
-    far from all that is denser: the highest density * (d to the nearest denser point, or the largest d of all).
+    With d = L2 / sqrt(D): density = exp(-mean of d^2 to the ``count`` nearest, itself included). Centers have the
+    highest density * (d to the nearest denser point, or the largest d of all where there is none).
     """
     distance = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist") / points.shape[1] ** 0.5
     density = (-distance.topk(count, largest=False).values.square().mean(1)).exp()
     index = torch.arange(len(points), device=points.device)
     denser = (density > density[:, None]) | ((density == density[:, None]) & (index < index[:, None]))
     gap = torch.where(denser, distance, distance.max()).min(1).values
-    centres = top(gap * density, count)
-    owner = distance[:, centres].argmin(1)
-    owner[centres] = index[:count]
-    return centres, owner
+    centers = top(gap * density, count)
+    owner = distance[:, centers].argmin(1)
+    owner[centers] = index[:count]
+    return centers, owner

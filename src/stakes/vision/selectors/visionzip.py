@@ -1,18 +1,16 @@
-"""VisionZip (Yang et al., 2024): keep the tokens that the encoder looks at, and merge the rest into a few.
+"""VisionZip (Yang et al., 2024) keeps the tokens with the most encoder attention and merges the rest into a few.
 
 Dominant tokens: the highest attention received in one encoder block. The paper reads the row of CLS; Qwen's encoder
 and SigLIP have none, so it is the mean over heads and queries, averaged over each 2 x 2 merge group and put back from
-window order into reading order (both by the model, which knows its encoder). Contextual tokens, of what is left over in
-reading order: every step-th token is a target, every other one goes to its most similar target by cosine of head-mean
-keys, and
+window order into reading order (both by the model, which knows its encoder). Contextual tokens, of the remaining tokens
+in reading order: every step-th token is a target, every other one is assigned to its most similar target by cosine of
+head-mean keys, and
 
     target' = target + mean of its assigned tokens          (added, not averaged, as in the public code)
 
-A contextual token stands at its target's own place. Of a budget, ``contextual`` (default 10 of 64, the paper's 54 + 10)
-is spent on them, and they count. ``merge=False`` spends all of it on dominant tokens.
+A contextual token keeps its target's position. ``contextual`` is the share of the budget that is spent on them (default
+10 of 64, the paper's 54 + 10). ``merge=False`` spends all of it on dominant tokens.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,7 +26,7 @@ from stakes.vision.selectors.base import Scene, Selector, top
 
 @dataclass(frozen=True)
 class VisionZip(Selector):
-    """Dominant tokens by encoder attention, plus contextual ones that take in the rest."""
+    """Dominant tokens by encoder attention, plus contextual ones that absorb the rest."""
 
     name: ClassVar[str] = "visionzip"
     needs_encoder_attention: ClassVar[bool] = True
@@ -44,7 +42,7 @@ class VisionZip(Selector):
 
     @property
     def merges(self) -> bool:
-        """Yes, unless told otherwise."""
+        """Yes, by default."""
         return self.merge
 
     def choose(self, scene: Scene, budget: int) -> Selection:
@@ -60,20 +58,20 @@ class VisionZip(Selector):
         left[dominant] = False
         rest = left.nonzero()[:, 0]
         step = max(1, len(rest) // targets)
-        centre = rest[::step][:targets]
+        center = rest[::step][:targets]
         weights = torch.zeros(budget, native, device=dominant.device)
         weights[torch.arange(len(dominant)), dominant] = 1
-        weights[len(dominant) :] = _contextual_weights(scene.keys, rest, centre, native)
-        return Selection(torch.cat((dominant, centre)), weights)
+        weights[len(dominant) :] = _contextual_weights(scene.keys, rest, center, native)
+        return Selection(torch.cat((dominant, center)), weights)
 
 
-def _contextual_weights(keys: Tensor, rest: Tensor, centre: Tensor, native: int) -> Tensor:
+def _contextual_weights(keys: Tensor, rest: Tensor, center: Tensor, native: int) -> Tensor:
     """[C, N]: 1 at each target, 1/m at each of the m tokens assigned to it."""
-    weights = torch.zeros(len(centre), native, device=keys.device)
-    others = rest[~torch.isin(rest, centre)]
+    weights = torch.zeros(len(center), native, device=keys.device)
+    others = rest[~torch.isin(rest, center)]
     if len(others):
-        similarity = normalize(keys[others].float(), dim=-1) @ normalize(keys[centre].float(), dim=-1).T
+        similarity = normalize(keys[others].float(), dim=-1) @ normalize(keys[center].float(), dim=-1).T
         weights[similarity.argmax(1), others] = 1
         weights /= weights.sum(1, keepdim=True).clamp_min(1)
-    weights[torch.arange(len(centre)), centre] = 1
+    weights[torch.arange(len(center)), center] = 1
     return weights

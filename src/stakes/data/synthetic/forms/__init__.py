@@ -1,15 +1,17 @@
-"""Forms: invoices, letters, memos, reports, application forms, certificates, receipts, statements (DocVQA).
+"""Forms: invoices, letters, memos, reports, application forms, certificates, receipts, statements (after DocVQA).
 
-A kind of document is the order of its blocks; the rest of the page is filled with further blocks until it is full.
-Two kinds are kept out of training.
+A kind of document is a sequence of blocks; further blocks fill the rest of the page. Two kinds are never used in
+training.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from stakes.data.synthetic.canvas import Canvas, scan
 from stakes.data.synthetic.dice import Dice, Pool
 from stakes.data.synthetic.forms import tables
-from stakes.data.synthetic.forms.blocks import pairs, prose, totals
+from stakes.data.synthetic.forms.blocks import PAIR_STYLES, pairs, prose, totals
 from stakes.data.synthetic.forms.fields import FIELDS as FORM_FIELDS
 from stakes.data.synthetic.forms.furniture import checks, footer, heading, letterhead, section, signature, stamp
 from stakes.data.synthetic.forms.sheet import Sheet
@@ -22,7 +24,13 @@ Block = Callable[[Sheet], None]
 
 
 def _pairs(low: int, high: int, columns: int, style: str | None = None) -> Block:
-    return lambda sheet: pairs(sheet, sheet.dice.randint(low, high), columns, style)
+    """Pairs of ``low`` to ``high`` fields; without a style, in any."""
+
+    def block(sheet: Sheet) -> None:
+        items = sheet.next_fields(sheet.dice.randint(low, high))
+        pairs(sheet, items, columns, style or sheet.dice.choice(PAIR_STYLES), sheet.any_size())
+
+    return block
 
 
 def _prose(sentences: int, embedded: int) -> Block:
@@ -31,14 +39,6 @@ def _prose(sentences: int, embedded: int) -> Block:
 
 def _table(most: int) -> Block:
     return lambda sheet: table(sheet, most)
-
-
-def _totals(sheet: Sheet) -> None:
-    totals(sheet, sheet.dice.randint(2, 4))
-
-
-def _centred(sheet: Sheet) -> None:
-    heading(sheet, centred=True)
 
 
 def _border(sheet: Sheet) -> None:
@@ -53,75 +53,57 @@ def _frame(sheet: Sheet) -> None:
     sheet.canvas.pen.rectangle((0, 0, 14, sheet.canvas.height), fill=sheet.accent)
 
 
-# theme, whether to break into columns after the opening blocks, opening, body
-Kind = tuple[str, bool, tuple[Block, ...], tuple[Block, ...]]
+CENTERED_HEADING = partial(heading, centered=True)
 
-INVOICE: Kind = (
-    "i", False, (letterhead, heading), (_pairs(6, 8, 2), _table(4), _totals, _prose(2, 1), _pairs(4, 6, 3), signature),
-)  # fmt: skip
-ORDER: Kind = (
-    "i",
-    False,
-    (heading,),
-    (_pairs(6, 9, 3, "grid"), _table(4), _pairs(4, 6, 2), _totals, stamp, _prose(3, 1)),
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of document; ``columns``: whether the body is set in two columns."""
+
+    theme: str
+    opening: tuple[Block, ...]
+    body: tuple[Block, ...]
+    columns: bool = False
+
+
+INVOICE = Kind(
+    "i", (letterhead, heading), (_pairs(6, 8, 2), _table(4), totals, _prose(2, 1), _pairs(4, 6, 3), signature)
 )
-RECEIPT: Kind = (
-    "i",
-    False,
-    (letterhead,),
-    (_pairs(5, 8, 1, "right"), _table(2), _totals, _pairs(4, 6, 1), _prose(2, 0)),
+ORDER = Kind("i", (heading,), (_pairs(6, 9, 3, "grid"), _table(4), _pairs(4, 6, 2), totals, stamp, _prose(3, 1)))
+RECEIPT = Kind("i", (letterhead,), (_pairs(5, 8, 1, "right"), _table(2), totals, _pairs(4, 6, 1), _prose(2, 0)))
+LETTER = Kind(
+    "l", (letterhead,), (_pairs(4, 6, 2), _prose(3, 2), _prose(2, 2), _prose(3, 2), _pairs(4, 5, 2), signature)
 )
-LETTER: Kind = (
-    "l", False, (letterhead,), (_pairs(4, 6, 2), _prose(3, 2), _prose(2, 2), _prose(3, 2), _pairs(4, 5, 2), signature),
-)  # fmt: skip
-MEMO: Kind = (
-    "l",
-    False,
-    (heading,),
-    (_pairs(6, 8, 1, "tab"), _prose(3, 2), _table(4), _prose(3, 1), _pairs(3, 5, 2), stamp),
-)
-REPORT: Kind = (
+MEMO = Kind("l", (heading,), (_pairs(6, 8, 1, "tab"), _prose(3, 2), _table(4), _prose(3, 1), _pairs(3, 5, 2), stamp))
+REPORT = Kind(
     "r",
-    False,
-    (_centred,),
+    (CENTERED_HEADING,),
     (_pairs(5, 8, 2), section, _prose(4, 1), _table(4), section, _prose(3, 2), _pairs(4, 6, 3)),
 )
-MINUTES: Kind = (
+MINUTES = Kind(
     "r",
-    True,
     (letterhead, heading),
     (_pairs(6, 8, 1), _prose(3, 1), _table(4), section, _prose(3, 2), signature),
+    columns=True,
 )
-APPLICATION: Kind = (
-    "a", False, (heading,),
-    (section, _pairs(6, 9, 3, "grid"), checks, section, _pairs(6, 8, 2, "line"), _table(2), signature),
-)  # fmt: skip
-CERTIFICATE: Kind = (
-    "c",
-    False,
-    (_border, _centred),
-    (_prose(2, 2), _pairs(6, 8, 2), _table(2), _pairs(4, 6, 2, "above"), signature),
+APPLICATION = Kind(
+    "a", (heading,), (section, _pairs(6, 9, 3, "grid"), checks, section, _pairs(6, 8, 2, "line"), _table(2), signature)
 )
-STATEMENT: Kind = (
-    "l",
-    False,
-    (letterhead, heading),
-    (_pairs(5, 7, 2, "grid"), _table(4), _totals, _prose(2, 1), _table(2)),
+CERTIFICATE = Kind(
+    "c", (_border, CENTERED_HEADING), (_prose(2, 2), _pairs(6, 8, 2), _table(2), _pairs(4, 6, 2, "above"), signature)
 )
-FAX: Kind = (
-    "l",
-    False,
-    (_frame, heading),
-    (_pairs(6, 8, 2, "above"), _prose(3, 2), _pairs(4, 6, 1, "tab"), _table(2), signature),
+STATEMENT = Kind("l", (letterhead, heading), (_pairs(5, 7, 2, "grid"), _table(4), totals, _prose(2, 1), _table(2)))
+FAX = Kind(
+    "l", (_frame, heading), (_pairs(6, 8, 2, "above"), _prose(3, 2), _pairs(4, 6, 1, "tab"), _table(2), signature)
 )
-BULLETIN: Kind = (
+BULLETIN = Kind(
     "r",
-    True,
-    (_centred,),
+    (CENTERED_HEADING,),
     (section, _pairs(5, 7, 1), stamp, _prose(4, 2), section, _table(4), _prose(3, 1)),
+    columns=True,
 )
 
-# What fills the rest of a page, with and without questions.
+# Blocks that fill the rest of a page, with and without questions.
 MORE = (_pairs(4, 6, 2), _table(2), _prose(4, 0), _prose(3, 2))
 QUIET = (_prose(6, 0), _prose(4, 0), _table(0))
 
@@ -134,20 +116,20 @@ def paint(dice: Dice, density: float) -> Canvas:
     """A form."""
     size = dice.weighted(SIZES, (0.6, 0.25, 0.15))
     canvas = Canvas(size, dice)
-    theme, columns, opening, body = dice.pick(KINDS, "layout")
-    sheet = Sheet(canvas, theme, density)
-    for block in opening:
+    kind = dice.pick(KINDS, "layout")
+    sheet = Sheet(canvas, kind.theme, density)
+    for block in kind.opening:
         block(sheet)
-    if columns or size[0] > size[1]:
+    if kind.columns or size[0] > size[1]:
         sheet.split()
-    blocks = list(body)
+    blocks = list(kind.body)
     for _ in range(40):
-        if sheet.room < 40 and not sheet.next_column():
+        if sheet.free < 40 and not sheet.next_column():
             break
         if not blocks:
-            blocks = [dice.choice(QUIET if sheet.full else MORE)]
+            blocks = [dice.choice(MORE if sheet.questions_left else QUIET)]
         blocks.pop(0)(sheet)
-        if dice.chance(0.15) and sheet.room > 60:
+        if dice.chance(0.15) and sheet.free > 60:
             sheet.rule(10)
     footer(sheet)
     canvas.image = scan(canvas.image, dice)

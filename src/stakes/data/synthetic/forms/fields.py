@@ -1,6 +1,6 @@
-"""What a form can be asked: each field with its tier, its printed labels and the nouns that questions use.
+"""The fields of forms: each with its tier, its printed labels and the nouns that questions use.
 
-``themes`` says on which documents a field looks at home: (i)nvoices, receipts and orders, (l)etters, memos and
+``themes`` lists the documents on which a field is plausible: (i)nvoices, receipts and orders, (l)etters, memos and
 faxes, (r)eports and minutes, (a)pplications and personnel forms, (c)ertificates, permits and legal papers.
 No two fields of one theme share a noun, so a question names one value of its page.
 """
@@ -8,61 +8,51 @@ No two fields of one theme share a noun, so a question names one value of its pa
 from dataclasses import dataclass
 
 from stakes.data.synthetic import values as v
-from stakes.data.synthetic.canvas import Ask
 from stakes.data.synthetic.dice import Dice, pool
-from stakes.data.synthetic.wording import LOUD_SHARE, phrase
+from stakes.data.synthetic.page import Question
+from stakes.data.synthetic.wording import KEYWORD_SHARE, phrase
 
-# ruff: noqa: E501  (one field a line reads as a table)
+# ruff: noqa: E501  (a table of one field per line)
 
 
 @dataclass(frozen=True)
 class Field:
-    """One kind of value on a form. ``labels``, ``loud`` and ``plain`` are pools, ``"seen|seen||unseen"``."""
+    """One kind of value on a form. ``labels``, ``keyword`` and ``plain`` are pools, ``"seen|seen||unseen"``."""
 
     name: str
     tier: str
     themes: str
-    value: v.High | None  # high tier: draws its own length
-    words: v.Low | None  # low tier: built to a length
+    value: v.Value
     opening: str
     labels: str
-    loud: str
+    keyword: str  # nouns that contain a keyword
     plain: str
-
-    def draw(self, dice: Dice) -> str:
-        """A value for this field."""
-        if self.value is not None:
-            return self.value(dice)
-        assert self.words is not None
-        return self.words(dice, v.fair_length(dice))
 
     def label(self, dice: Dice) -> str:
         """The label as printed."""
         return dice.pick(pool(self.labels), "wording")
 
     def noun(self, dice: Dice) -> str:
-        """What running text calls this field."""
-        return dice.choice(pool(self.plain or self.loud).seen)
+        """The noun for this field in running text."""
+        return dice.choice(pool(self.plain or self.keyword).seen)
 
-    def ask(self, dice: Dice) -> Ask:
-        """A question for this field, with a keyword as often as its tier has one."""
-        opening, loud = self.opening, dice.chance(LOUD_SHARE[self.tier])
-        if opening in ("much", "when"):  # the opening is the keyword; without it the noun stands alone
-            if loud and dice.chance(0.5 if self.loud else 1.0):
-                return Ask(
-                    self.name, self.tier, phrase(opening, dice.pick(pool(self.plain or self.loud), "wording"), dice)
-                )
-            opening = "what"
-        nouns = (self.loud if loud else self.plain) or self.plain or self.loud
-        return Ask(self.name, self.tier, phrase(opening, dice.pick(pool(nouns), "wording"), dice))
+    def question(self, dice: Dice) -> Question:
+        """A question about this field, with a keyword in the share of its tier."""
+        opening, nouns = self.opening, self.plain or self.keyword
+        with_keyword, by_opening = dice.chance(KEYWORD_SHARE[self.tier]), opening in ("much", "when")
+        if not (with_keyword and by_opening and dice.chance(0.5 if self.keyword else 1.0)):
+            opening = "what" if by_opening else opening
+            nouns = self.keyword or self.plain if with_keyword else nouns
+        text = phrase(opening, dice.pick(pool(nouns), "wording"), dice)
+        return Question(text, (), self.tier, None, self.name)
 
 
-def _high(name: str, themes: str, value: v.High, opening: str, labels: str, loud: str, plain: str) -> Field:
-    return Field(name, "high", themes, value, None, opening, labels, loud, plain)
+def _high(name: str, themes: str, value: v.Value, opening: str, labels: str, keyword: str, plain: str) -> Field:
+    return Field(name, "high", themes, value, opening, labels, keyword, plain)
 
 
-def _low(name: str, themes: str, words: v.Low, opening: str, labels: str, loud: str, plain: str) -> Field:
-    return Field(name, "low", themes, None, words, opening, labels, loud, plain)
+def _low(name: str, themes: str, build: v.Sized, opening: str, labels: str, keyword: str, plain: str) -> Field:
+    return Field(name, "low", themes, v.fair(build), opening, labels, keyword, plain)
 
 
 _ALL = (
@@ -119,12 +109,12 @@ _ALL = (
     _low("employer", "a", v.company, "who", "Employer|Employed By", "", "employer"),
     _low("insurer", "c", v.company, "who", "Insurer|Insured By", "", "insurer"),
     _low("client", "r", v.company, "who", "Client|Prepared For", "", "client"),
-    _low("city", "ilac", v.place, "what", "City|Town", "", "city|town"),
-    _low("region", "ir", v.place, "what", "Region|District|Territory", "", "region|district"),
-    _low("branch", "ial", v.place, "what", "Branch|Branch Office", "", "branch|branch office"),
-    _low("warehouse", "i", v.place, "what", "Warehouse|Depot", "", "warehouse|depot"),
-    _low("site", "rc", v.place, "what", "Site|Location||Site Name", "", "site|location"),
-    _low("country", "ac", v.place, "what", "Country|Country of Birth", "", "country"),
+    _low("city", "ilac", v.word, "what", "City|Town", "", "city|town"),
+    _low("region", "ir", v.word, "what", "Region|District|Territory", "", "region|district"),
+    _low("branch", "ial", v.word, "what", "Branch|Branch Office", "", "branch|branch office"),
+    _low("warehouse", "i", v.word, "what", "Warehouse|Depot", "", "warehouse|depot"),
+    _low("site", "rc", v.word, "what", "Site|Location||Site Name", "", "site|location"),
+    _low("country", "ac", v.word, "what", "Country|Country of Birth", "", "country"),
     _low("department", "rla", v.thing, "what", "Department|Dept.|Division", "", "department|division"),
     _low("project", "rl", v.thing, "what", "Project|Project Name", "", "project|project name"),
     _low("subject", "l", v.thing, "what", "Subject|Re|Topic", "", "subject|topic"),
@@ -134,18 +124,18 @@ _ALL = (
     _low("vessel", "c", v.thing, "what", "Vessel|Ship", "", "vessel|ship"),
     _low("method", "r", v.thing, "what", "Method|Test Method", "", "method|test method"),
     _low("street", "ilac", v.road, "what", "Street|Address", "", "street|address"),
-    _low("brand", "i", v.place, "what", "Brand|Make", "", "brand|make"),
+    _low("brand", "i", v.word, "what", "Brand|Make", "", "brand|make"),
     _low("school", "a", v.thing, "what", "School|College", "", "school|college"),
-    # low stakes with a keyword: locators, times of a schedule, names that are called after numbers
+    # low tier with a keyword: locators, times of a schedule, names that contain a keyword
     _low("room", "rl", v.locator, "what", "Room|Room No.", "room number|room no.", "room"),
     _low("section", "rc", v.locator, "what", "Section|Section No.", "section number|section no.", "section"),
     _low("form", "ac", v.locator, "what", "Form|Form No.", "form number|form no.", "form"),
     _low("dock", "i", v.locator, "what", "Dock|Dock No.", "dock number|dock no.", "dock"),
     _low("start", "rl", v.hour, "what", "Start|Start Time", "start time|time of the start", "start"),
     _low("price_list", "i", v.thing, "what", "Price List|Pricelist", "price list", "pricelist"),
-    _low("code_name", "r", v.place, "what", "Code Name|Codename", "code name", "codename"),
-    _low("cost_center", "la", v.place, "what", "Cost Center|Cost Centre", "cost center", ""),
-    _low("rate_plan", "c", v.place, "what", "Rate Plan|Plan", "rate plan", "plan"),
+    _low("code_name", "r", v.word, "what", "Code Name|Codename", "code name", "codename"),
+    _low("cost_center", "la", v.word, "what", "Cost Center|Cost Centre", "cost center", ""),
+    _low("rate_plan", "c", v.word, "what", "Rate Plan|Plan", "rate plan", "plan"),
 )  # fmt: skip
 
 FIELDS = {field.name: field for field in _ALL}

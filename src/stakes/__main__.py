@@ -1,0 +1,5 @@
+"""``python -m stakes``: the command line."""
+
+from stakes.cli import main
+
+main()

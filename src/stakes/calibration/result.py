@@ -1,0 +1,151 @@
+"""The result of a calibration: the policy, the curves that it rests on, and the checks that were made."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from stakes.budgets.curve import Curve
+from stakes.budgets.plan import Plan
+from stakes.budgets.policy import Policy
+from stakes.calibration.adaptive.sampler import AdaptiveResult
+from stakes.calibration.certify.certificate import Certificate
+from stakes.calibration.holdout import AsServed, HeldOut, as_served
+from stakes.errors import BadInput
+from stakes.evaluation.runner import Run
+from stakes.evaluation.samples import Excluded
+
+VEGA_LITE = "application/vnd.vegalite.v5+json"
+
+
+class Chart(dict[str, Any]):
+    """A Vega-Lite specification that notebooks draw; ``altair.Chart.from_dict`` and any Vega-Lite tool take it too."""
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, dict[str, Any]]:
+        return {VEGA_LITE: dict(self)}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The policy and what it rests on."""
+
+    policy: Policy
+    curves: Mapping[str, Curve]
+    fitted: Mapping[str, Curve]
+    """The estimator's curves; ``plan`` rests on these."""
+    plan: Plan
+    run: Run
+    excluded: Excluded
+    """Samples that the model could not be asked."""
+    native_tokens: int
+    """What every sample once would take at full resolution; ``spent`` is what the policy takes."""
+    held_out: HeldOut | None = None
+    why_not_held_out: str = ""
+    certificate: Certificate | None = None
+    """Where one was requested: the policy then has its budgets, chosen on half of the documents, not the plan's."""
+    adaptive: AdaptiveResult | None = None
+    """With adaptive sampling: the decision, and on how many of the answers."""
+    served: AsServed | None = None
+    """Where tiers are labels that the policy's signal does not always read: what the budgets give as it reads them."""
+
+    @property
+    def measured_tokens(self) -> int:
+        """Tokens that all answers of the calibration took."""
+        return round(sum(outcome.spent for outcome in self.run.outcomes.values()))
+
+    @property
+    def spent(self) -> int:
+        """Tokens that the policy's budgets come to over all samples."""
+        return sum(self.plan.counts[tier] * budget for tier, budget in self.policy.budgets.items())
+
+    def by_labels(self, readings: Mapping[str, str]) -> "Calibration":
+        """The same where its tiers are labels, with how the signal reads each sample instead.
+
+        Where they differ, a certificate holds for named tiers only, and says so.
+        """
+        outcomes = list(self.run.outcomes.values())
+        if self.adaptive is not None or all(readings[outcome.sample] == outcome.tier for outcome in outcomes):
+            return self
+        policy = self.policy
+        served = as_served(outcomes, policy.budgets, readings, policy.costs, policy.mean_budget)
+        if policy.certificate is not None:
+            policy = policy.model_copy(update={"certificate": {**policy.certificate, "tiers": "named"}})
+        return replace(self, policy=policy, served=served)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each tier and budget: the measured error with its interval, the fitted one, and the choice."""
+        return [
+            {
+                "tier": tier,
+                "budget": budget,
+                "error": error,
+                "low": curve.interval(budget)[0],
+                "high": curve.interval(budget)[1],
+                "fitted": self.fitted[tier].error(budget),
+                "count": count,
+                "chosen": budget == self.policy.budgets[tier],
+            }
+            for tier, curve in self.curves.items()
+            for budget, error, count in zip(curve.budgets, curve.errors, curve.counts, strict=True)
+        ]
+
+    def to_frame(self) -> Any:
+        """``rows`` as a pandas DataFrame."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise BadInput("a frame needs pandas; run: pip install pandas, or take rows() for plain dicts") from None
+        return pandas.DataFrame(self.rows())
+
+    def plot(self) -> Chart:
+        """Error by tokens: measured points with their intervals, the fitted line, and each tier's budget."""
+        x = {"field": "budget", "type": "quantitative", "title": "visual tokens"}
+        color = {"field": "tier", "type": "nominal"}
+
+        def layer(mark: Any, field: str, **more: Any) -> dict[str, Any]:
+            y = {"field": field, "type": "quantitative", "title": "error rate"}
+            return {"mark": mark, "encoding": {"x": x, "y": y, "color": color} | more}
+
+        chosen = {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"x": x, "color": color}}
+        return Chart(
+            {
+                "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+                "data": {"values": self.rows()},
+                "layer": [
+                    layer("line", "fitted"),
+                    layer("point", "error"),
+                    layer({"type": "rule", "opacity": 0.4}, "low", y2={"field": "high"}),
+                    chosen | {"transform": [{"filter": "datum.chosen"}]},
+                ],
+            }
+        )
+
+    def record(self) -> dict[str, object]:
+        """Everything but the answers, as JSON."""
+        return {
+            "fingerprint": self.policy.fingerprint,
+            "basis": self.policy.basis,
+            "excluded": self.excluded.record(),
+            "budgets": self.policy.budgets,
+            "curves": {tier: asdict(curve) for tier, curve in self.curves.items()},
+            "estimator": self.policy.estimator,
+            "fitted": {tier: asdict(curve) for tier, curve in self.fitted.items()},
+            "certificate": self.policy.certificate,
+            "adaptive": None if self.adaptive is None else self.adaptive.record(),
+            "plan": self.plan.record(),
+            "held_out": None if self.held_out is None else asdict(self.held_out),
+            "why_not_held_out": self.why_not_held_out,
+            "as_served": None if self.served is None else asdict(self.served),
+            "tokens": {
+                "full_resolution": self.native_tokens,
+                "policy": self.spent,
+                "calibration": self.measured_tokens,
+            },
+            "answers": {
+                "total": len(self.run.outcomes),
+                "new": self.run.answered,
+                "changed": self.run.changed,
+                "seconds": self.run.seconds,
+                "per_second": self.run.answered / self.run.seconds if self.run.seconds else 0.0,
+            },
+        }

@@ -1,0 +1,83 @@
+// The dashboard's question form: posts a question and an image to /v1/chat/completions and shows the answer.
+"use strict";
+
+function dataUrl(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Error("the image cannot be read"));
+    reader.readAsDataURL(file);
+  });
+}
+
+function setImage(files) {
+  const first = [...files].find((file) => file.type.startsWith("image/"));
+  if (!first) return;
+  const list = new DataTransfer();
+  list.items.add(first);
+  $("image").files = list.files;
+}
+
+async function ask(event) {
+  event.preventDefault();
+  const button = event.target.querySelector("button");
+  button.disabled = true;
+  $("answer").replaceChildren(make("span", { className: "note" }, "Asking…"));
+  try {
+    const parts = [{ type: "text", text: $("question").value }];
+    const image = $("image").files[0];
+    if (image) parts.unshift({ type: "image_url", image_url: { url: await dataUrl(image) } });
+    const tier = $("tier").value;
+    const reply = await fetch("/v1/chat/completions", {
+      method: "POST",
+      headers: headers({ "content-type": "application/json", ...(tier ? { "x-stakes-tier": encodeURIComponent(tier) } : {}) }),
+      body: JSON.stringify({ model: $("model").value, messages: [{ role: "user", content: parts }] }),
+    });
+    const body = await reply.json().catch(() => ({}));
+    showAnswer(reply, body);
+  } catch (error) {
+    $("answer").replaceChildren(make("p", { className: "warning" }, String(error.message || error)));
+  } finally {
+    button.disabled = false;
+    refresh();
+  }
+}
+
+function showAnswer(reply, body) {
+  if (!reply.ok) {
+    const why = body.error?.message || "no reason given";
+    $("answer").replaceChildren(make("p", { className: "warning" }, `${reply.status}: ${why}`));
+    return;
+  }
+  const details = make("dl");
+  const add = (name, text) => text && details.append(make("dt", {}, name), make("dd", {}, text));
+  const header = (name) => reply.headers.get(`x-stakes-${name}`)?.replace(/(?:%[0-9A-F]{2})+/g, decodeURIComponent);
+  add("tier", header("tier"));
+  add("why", header("why"));
+  add("native tokens", header("native-tokens"));
+  add("budget", header("budget"));
+  add(header("outcome") === "observed" ? "would take" : "predicted tokens", header("predicted-tokens"));
+  add("scale", header("scale"));
+  add("outcome", header("outcome") || "text, forwarded unchanged");
+  const text = body.choices?.[0]?.message?.content || "(no text)";
+  $("answer").replaceChildren(make("p", { className: "text" }, text), details);
+}
+
+async function listModels() {
+  const reply = await fetch("/v1/models", { headers: headers() }).catch(() => null);
+  const list = reply?.ok ? await reply.json().catch(() => null) : null;
+  const names = (list?.data || []).map((model) => model.id);
+  $("models").replaceChildren(...names.map((name) => make("option", { value: name })));
+  if (names.length && !$("model").value) $("model").value = names[0];
+}
+
+$("ask").addEventListener("submit", ask);
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  $("try").addEventListener(kind, (event) => {
+    event.preventDefault();
+    $("try").classList.toggle("drop", kind === "dragover");
+    if (kind === "drop") setImage(event.dataTransfer.files);
+  });
+}
+document.addEventListener("paste", (event) => setImage(event.clipboardData.files));
+listModels();

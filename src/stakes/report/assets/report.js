@@ -1,0 +1,241 @@
+"use strict";
+// The report in the browser: figures by Vega, controls that re-allocate, the gallery, the question list.
+// Strings from outside are only ever set as text.
+
+const $ = (id) => document.getElementById(id);
+const [DATA, SPECS, GALLERY, QUESTIONS] = ["data", "specs", "gallery", "questions"].map((name) => JSON.parse($(name + "-json").textContent));
+const percent = (x) => (100 * x).toFixed(1) + " %";
+const count = (x) => Math.round(x).toLocaleString("en-GB");
+const views = {};
+const OWN = DATA.tiers.length ? DATA.costs[DATA.most_expensive] / DATA.costs[DATA.cheapest] : 1;
+const state = { ratio: OWN, mean: DATA.mean, basis: "fitted", overlay: $("overlay") ? $("overlay").value : "none" };
+
+function put(id, text) { const node = $(id); if (node) node.textContent = text; }
+
+function element(tag, text, className) {
+  const node = document.createElement(tag);
+  if (text !== undefined) node.textContent = text;
+  if (className) node.className = className;
+  return node;
+}
+
+async function drawFigures() {
+  for (const [id, spec] of Object.entries(SPECS)) {
+    const place = $("figure-" + id);
+    if (!place) continue;
+    const made = await window.vegaEmbed(place, spec, {
+      mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, logLevel: 0, tooltip: { theme: "custom" },
+    });
+    views[id] = made.view;
+  }
+}
+
+function fill(id, rows) {
+  if (!views[id]) return;
+  for (const [name, data] of Object.entries(rows)) views[id].data(name, data);
+  views[id].resize().run();
+}
+
+// Labels at the right edge are drawn to the left of their point, and so on, so that none leaves the figure.
+function aligned(budgets, at) {
+  const low = Math.min(...budgets), high = Math.max(...budgets), where = (at - low) / (high - low || 1);
+  return where > 0.85 ? "right" : where < 0.15 ? "left" : "center";
+}
+
+function measuredRows() {
+  return DATA.tiers.flatMap((t) => t.budgets.map((budget, i) => (
+    { tier: t.name, budget, error: t.errors[i], low: t.low[i], high: t.high[i] })));
+}
+
+function overlayRows() {
+  if (state.overlay === "none") return [];
+  return DATA.tiers.flatMap((t) => t.budgets.map((budget, i) => ({ tier: t.name, budget, error: t[state.overlay][i] })));
+}
+
+function update() {
+  const ratio = state.ratio === OWN ? null : state.ratio;
+  const now = allocationAt(DATA, ratio, state.mean, state.basis);
+  const bad = now.best === undefined;
+  $("infeasible").hidden = !bad;
+  document.body.classList.toggle("bad", bad);
+  if (bad) { put("infeasible", `A mean of ${state.mean} tokens is too small for the measured budgets; give at least ${now.least}.`); return; }
+  drawCurves(now);
+  drawFrontier(now);
+  showAllocation(now);
+  drawArms();
+  drawLatency(now);
+  showCost(now);
+  markGallery(now.best.budgets);
+  updateQuestions(now.best.budgets);
+  document.body.dataset.budgets = JSON.stringify(now.best.budgets);
+  document.body.dataset.cwe = String(now.best.cwe);
+}
+
+function drawCurves(now) {
+  const grid = DATA.tiers.flatMap((t) => t.budgets);
+  const chosen = DATA.tiers.map((t) => {
+    const budget = now.best.budgets[t.name];
+    return { tier: t.name, budget, error: t.errors[t.budgets.indexOf(budget)], label: DATA.tiers.length > 4 ? "" : `${t.name} ${budget}`, align: aligned(grid, budget) };
+  });
+  fill("curves", { measured: measuredRows(), overlay: overlayRows(), chosen });
+}
+
+// Heights of the names at the lines' ends, lowest first, at least one line of text from each other.
+function spaced(ends, lines) {
+  const all = lines.map((row) => row.cwe), gap = 0.045 * (Math.max(...all) - Math.min(...all));
+  let least = -Infinity;
+  return [...ends].sort((a, b) => a.cwe - b.cwe).map((row) => {
+    const at = Math.max(row.cwe, least);
+    least = at + gap;
+    return { ...row, at };
+  });
+}
+
+function drawFrontier(now) {
+  if (DATA.tiers.length < 2) return;
+  const ratios = [...new Set([...DATA.ratios, state.ratio])].sort((a, b) => a - b);
+  const rows = frontierAt(DATA, state.mean, state.basis, ratios);
+  const lines = rows.filter((row) => DATA.ratios.includes(row.value));
+  const best = DATA.ratios.map((ratio) => {
+    const { best: optimum } = allocationAt(DATA, ratio, state.mean, state.basis);
+    return lines.find((row) => row.value === ratio && row.budget === optimum.budgets[DATA.most_expensive]);
+  }).filter(Boolean);
+  const mine = rows.filter((row) => row.value === state.ratio);
+  const at = now.best.budgets[DATA.most_expensive], top = mine.find((row) => row.budget === at);
+  const mark = top ? [{ ...top, label: `${at} at cost ratio ${top.ratio}`, align: aligned(mine.map((row) => row.budget), at) }] : [];
+  const last = Math.max(...lines.map((row) => row.budget));
+  const ends = spaced(lines.filter((row) => row.budget === last), lines).map((row) => ({ ...row, name: "r = " + row.ratio }));
+  fill("frontier", { lines, ends, best, now: mine, mark });
+}
+
+function showAllocation(now) {
+  const body = $("allocation");
+  body.replaceChildren(...now.tiers.map((t) => {
+    const row = element("tr"), budget = now.best.budgets[t.name], own = DATA.budgets[t.name];
+    const edge = now.best.edges[t.name];
+    const cells = [t.name, t.cost.toPrecision(3).replace(/\.?0+$/, ""), count(t.n), String(budget), String(own), percent(now.best.errors[t.name]),
+      edge ? `on the ${edge === "both" ? "only" : edge} measured budget` : ""];
+    cells.forEach((text, i) => row.append(element(i ? "td" : "th", text)));
+    return row;
+  }));
+  const u = now.uniform;
+  const parts = [`Expected cost-weighted error ${now.best.cwe.toFixed(4)} at ${now.mean.toFixed(1)} tokens an image`];
+  if (u.cwe !== null) {
+    const same = Object.values(now.best.budgets).every((b) => b === u.budget);
+    parts.push(same ? "this is uniform itself: at these costs no tokens should move"
+      : `uniform at ${u.budget} tokens has ${u.cwe.toFixed(4)}`);
+    if (!same && u.match !== null && u.match > now.mean) parts.push(`one budget for all would need ${u.match} tokens for the same cost-weighted error`);
+    if (!same && u.match === null) parts.push("no measured budget for all reaches it");
+  }
+  put("expected", parts.join("; ") + ".");
+  const same = Object.entries(now.best.budgets).every(([t, b]) => DATA.budgets[t] === b);
+  put("against-policy", same ? "These are the policy's own budgets." : "The policy's own budgets differ at this setting (column “policy”).");
+}
+
+function drawArms() {
+  const arms = DATA.arms;
+  if (!arms) return;
+  const costs = { ...arms.costs };
+  if (state.ratio !== OWN) costs[arms.most_expensive] = state.ratio * Math.min(...Object.values(arms.costs));
+  const live = armsAt(arms, costs), rows = [];
+  arms.rows.forEach((row, k) => {
+    for (const tier of arms.tiers) {
+      const [low, high] = row.intervals[tier];
+      rows.push({ arm: row.arm, measure: "error " + tier, value: row.errors[tier], low, high });
+    }
+    const [low, high] = row.average_interval;
+    rows.push({ arm: row.arm, measure: "average error", value: row.average, low, high });
+    rows.push({ arm: row.arm, measure: "CWE", value: live[k].cwe, low: live[k].low, high: live[k].high });
+    put("cwe-" + k, live[k].cwe.toFixed(3));
+    if (live[k].gain) {
+      const own = state.ratio === OWN, g = live[k].gain;
+      const [value, from, to] = own ? row.gain : [g.value, g.low, g.high];
+      const sign = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(3);
+      const span = row.few || `[${sign(from)}, ${sign(to)}]`;
+      put("gain-" + k, `${sign(value)}${own ? "" : " ≈"}\n${span}`);
+    }
+  });
+  fill("arms", { arms: rows });
+  const mine = live.find((row) => row.arm === "cost"), even = live.find((row) => row.arm === "uniform");
+  if (mine) {
+    const g = mine.gain, few = arms.rows.find((row) => row.arm === "cost").few;
+    const result = few ? few : g.low > 0 ? "the cost arm is better" : g.high < 0 ? "uniform is better" : "the difference is not significant";
+    put("arms-live", state.ratio === OWN ? "" : `If a mistake in ${arms.most_expensive} cost ${Number(state.ratio.toPrecision(6))} times another: CWE ${even.cwe.toFixed(3)} uniform, ${mine.cwe.toFixed(3)} cost; ${result}.`);
+  }
+}
+
+function drawLatency(now) {
+  const marks = [...new Set(Object.values(now.best.budgets))].map((budget) => ({ budget }));
+  fill("latency", { latency: DATA.latency, marks });
+}
+
+function showCost(now) {
+  const native = DATA.tiers.every((t) => DATA.native[t.name] !== undefined)
+    ? DATA.tiers.reduce((sum, t) => sum + t.n * DATA.native[t.name], 0) / samplesOf(DATA) : null;
+  put("tokens-now", now.mean.toFixed(1));
+  const price = Number($("price").value), volume = Number($("volume").value);
+  const known = price > 0 && volume > 0;
+  const money = (tokens) => ((tokens * volume * price) / 1e6).toLocaleString("en-GB", { maximumFractionDigits: 2, minimumFractionDigits: 2 });
+  put("money-now", known ? money(now.mean) : "give a price");
+  if (native === null) return;
+  put("tokens-native", native.toFixed(1));
+  put("tokens-saved", percent(1 - now.mean / native));
+  put("money-native", known ? money(native) : "give a price");
+  put("money-saved", known ? money(native - now.mean) : "give a price");
+}
+
+// --- controls ------------------------------------------------------------------------------------------------------
+
+function pair(name, set) {
+  const range = $(name + "-range"), box = $(name);
+  if (!box) return;
+  let waiting = 0;
+  const read = (from) => {
+    const value = Number(from.value);
+    if (!(value > 0) || !Number.isFinite(value)) return;
+    (from === box ? range : box).value = value;
+    set(value);
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(update); // one redraw a frame, however fast the slider moves
+  };
+  range.addEventListener("input", () => read(range));
+  box.addEventListener("input", () => read(box));
+}
+
+function reset() {
+  Object.assign(state, { ratio: OWN, mean: DATA.mean });
+  for (const name of ["ratio", "mean"]) for (const id of [name, name + "-range"]) if ($(id)) $(id).value = Number(state[name].toPrecision(6));
+  update();
+}
+
+function wire() {
+  pair("ratio", (value) => { state.ratio = Math.abs(value - OWN) < 1e-5 * OWN ? OWN : value; });
+  pair("mean", (value) => { state.mean = Math.round(value); });
+  $("reset").addEventListener("click", reset);
+  for (const name of ["basis", "overlay"])
+    if ($(name)) $(name).addEventListener("change", () => { state[name] = $(name).value; update(); });
+  for (const id of ["price", "volume"]) if ($(id)) $(id).addEventListener("input", update);
+  for (const id of ["search", "kind"]) if ($(id)) $(id).addEventListener("input", drawQuestions);
+}
+
+function theme() {
+  const button = $("theme"), root = document.documentElement;
+  const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const label = () => { button.textContent = dark() ? "Light" : "Dark"; };
+  button.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; label(); });
+  label();
+}
+
+(async () => {
+  theme();
+  drawGallery();
+  if (DATA.tiers.length) {
+    await drawFigures();
+    wire();
+    reset();
+  } else {
+    drawQuestions();
+    for (const id of ["search", "kind"]) if ($(id)) $(id).addEventListener("input", drawQuestions);
+  }
+  document.body.dataset.ready = "yes";
+})();

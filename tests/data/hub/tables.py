@@ -1,0 +1,71 @@
+"""Small parquet files in the hub's real columns, so that no test downloads anything."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from stakes.data.hub.sources import SOURCES
+
+HIGH, LOW = "What is the total amount?", "Who wrote the letter?"
+
+
+def picture(width: int, height: int, shade: int = 200, kind: str = "PNG") -> bytes:
+    """An image of one shade; different shades are different images."""
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), (shade % 256, shade // 256, 90)).save(file, kind)
+    return file.getvalue()
+
+
+def row(name: str, index: int, question: str = HIGH, image: bytes | None = None) -> dict[str, Any]:
+    """One row of a benchmark with every column that the hub has, the page being that of ``index // 2``."""
+    page = index // 2
+    picked = {"bytes": picture(600, 800, page) if image is None else image, "path": f"{page}.png"}
+    common = {"question": question, "image": picked}
+    rows: dict[str, dict[str, Any]] = {
+        "docvqa": {
+            "questionId": str(1000 + index), "question_types": ["form"], "docId": page,
+            "ucsf_document_id": f"xyz{page:04d}", "ucsf_document_page_no": "3",
+            "answers": [f"${index}", f"{index} dollars"], "data_split": "val",
+        },
+        "infographicvqa": {
+            "questionId": str(2000 + index), "answers": [f"{index}"], "answer_type": ["single span"],
+            "image_url": f"https://example.org/{page}.jpeg", "operation/reasoning": [], "ocr": "[]",
+            "data_split": "val",
+        },
+        "chartqa": {"type": "human_test", "answer": f"{index}"},
+        "textvqa": {
+            "image_id": f"{page:016x}", "question_id": 34602 + index, "question_tokens": ["what"],
+            "image_width": 600, "image_height": 800, "flickr_original_url": "", "flickr_300k_url": "",
+            "answers": ["dakota"] * 6 + ["nous"] * 4, "image_classes": ["Camera"], "set_name": "val",
+            "ocr_tokens": ["DAKOTA"],
+        },
+        "vqav2": {
+            "question_type": "what", "multiple_choice_answer": "down", "image_id": page, "answer_type": "other",
+            "question_id": 262148000 + index,
+            "answers": [
+                {"answer": "down" if i < 7 else "table", "answer_confidence": "yes", "answer_id": i + 1}
+                for i in range(10)
+            ],
+        },
+    }  # fmt: skip
+    return {**rows[name], **common}
+
+
+def write_copy(name: str, folder: Path, rows: list[dict[str, Any]], shards: int = 1) -> Path:
+    """A copy of the benchmark as the hub's repository has it; returns the repository's folder."""
+    import datasets
+
+    source = SOURCES[name]
+    inner = folder / (source.config or "data")
+    inner.mkdir(parents=True)
+    table = datasets.Dataset.from_list(rows).cast_column("image", datasets.Image(decode=False))
+    table = table.cast_column("image", datasets.Image())
+    for number in range(shards):
+        part = table.shard(shards, number, contiguous=True)
+        part.to_parquet(str(inner / f"{source.split}-{number:05d}-of-{shards:05d}.parquet"), batch_size=3)
+    if source.config is not None:
+        files = f"  - split: {source.split}\n    path: {source.config}/{source.split}-*\n"
+        (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: {source.config}\n  data_files:\n{files}---\n")
+    return folder

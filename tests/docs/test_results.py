@@ -1,0 +1,115 @@
+"""Tables, findings and quoted numbers of the documentation are those of the results files."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+FILES = sorted((DOCS / "results").glob("*.json"))
+PAGES = ["results.md", "appendix.md", "dev/reader.md"]
+
+
+def prose(page: str) -> str:
+    """A page with real minus signs replaced and lines joined."""
+    return " ".join((DOCS / page).read_text(encoding="utf-8").replace("−", "-").replace("**", "").split())
+
+
+@pytest.fixture(scope="module")
+def legibility() -> Any:
+    return json.loads((DOCS / "results" / "legibility.json").read_text(encoding="utf-8"))
+
+
+def arms(found: Any) -> dict[str, Any]:
+    return {row["arm"]: row for row in found["comparison"]["rows"]}
+
+
+def gain(value: Any) -> str:
+    """+0.027 [-0.005, +0.077], or without plus signs in the brackets where both ends are above 0."""
+    sign = "+" if value["low"] < 0 < value["high"] else ""
+    return f"{value['value']:+.3f} [{value['low']:.3f}, {sign}{value['high']:.3f}]"
+
+
+def test_the_script_prints_its_usage_and_fills_a_page_in_place(tmp_path: Path) -> None:
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(DOCS / "fill.py"), *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    usage, alone = run("--help"), run(DOCS / "results.md")
+    assert (usage.returncode, usage.stdout.split(" [")[0], usage.stderr) == (0, "usage: fill.py", "")
+    assert (alone.returncode, "required: results" in alone.stderr) == (2, True)
+    page = tmp_path / "page.md"
+    page.write_text("<!-- findings one -->\nold\n<!-- end -->\n")
+    (tmp_path / "one.json").write_text('{"tables": {"one": {"findings": ["new"]}}}')
+    assert run(page, tmp_path / "one.json").returncode == 0
+    assert page.read_text() == "<!-- findings one -->\n- new\n<!-- end -->\n"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_what_the_files_hold(page: str, fill: ModuleType) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    tables = fill.read_tables(FILES)
+    assert fill.filled(text, tables) == text
+    assert any(f"<!-- table {name} -->" in text for name in tables)
+    changed = {name: {**table, "rows": [["0"] * len(table["columns"])]} for name, table in tables.items()}
+    assert fill.filled(text, changed) != text
+
+
+def test_every_measured_table_is_on_some_page(fill: ModuleType) -> None:
+    text = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
+    for name in fill.read_tables(FILES):
+        assert f"<!-- table {name} -->" in text, name
+
+
+def test_quoted_gains_on_real_pages_are_those_of_the_results(legibility: Any) -> None:
+    page, sets = prose("results.md"), legibility["sets"]
+    for name in ("docvqa", "chartqa", "sroie"):
+        assert gain(arms(sets[name]["arms"])["cost"]["gain"]) in page
+    assert gain(arms(sets["sroie"]["arms"])["print"]["gain"]) in page
+    assert gain(sets["docvqa"]["held_out"]["gain"]) in page
+    assert gain(arms(legibility["mixed"]["arms"])["cost"]["gain"]) in page
+    cost = {name: arms(one["arms"])["cost"] for name, one in sets.items()}
+    paired = cost["docvqa"]["high_cost"]
+    assert f"wins {paired['b']} high-cost answers and loses {paired['c']}" in page
+    assert f"It pays from r = {cost['docvqa']['break_even']:.2f}" in page
+    assert f"It pays from a cost ratio of {cost['sroie']['break_even']:.2f}" in page
+    assert cost["chartqa"]["break_even"] is None
+    assert f"(p = {sets['docvqa']['slopes']['p']:.2g} by documents)" in page
+    assert f"On SROIE they do (p = {sets['sroie']['slopes']['p']:.2g})" in page
+    long, short = (sets["sroie"]["length"][tier] for tier in ("low", "high"))
+    assert f"have {long:g} characters at the median, amounts and dates {short:g}" in page
+    assert f"rank correlation {sets['sroie']['arms']['content_print_rank']:.2f}" in page
+
+
+def test_the_readme_quotes_the_same_numbers(legibility: Any) -> None:
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    for name, words in (("sroie", "lower"), ("docvqa", "higher"), ("chartqa", "higher")):
+        found = arms(legibility["sets"][name]["arms"])["cost"]["gain"]
+        low, high = sorted((abs(found["low"]), abs(found["high"])))
+        assert (found["value"] > 0) == (words == "lower")
+        assert re.search(rf"{abs(found['value']):.3f} {words}\W+{low:.3f}, {high:.3f}\]", readme), name
+
+
+def test_agreement_with_the_reader_is_that_of_the_results() -> None:
+    by_mechanism = json.loads((DOCS / "results" / "legibility-agreement.json").read_text(encoding="utf-8"))[
+        "alignments"
+    ]
+    resized, deleted = by_mechanism["resolution"]["all"], by_mechanism["deletion"]["all"]
+    page = prose("results.md")
+    assert f"about {2 ** resized['shift']:.2f} times the tokens" in page
+    assert f"rank correlation {resized['rank_of_questions']:.2f}" in page
+    assert f"({deleted['rank_of_questions']:.2f})" in page
+
+
+def test_no_text_of_a_real_page_is_in_the_documentation(real_data: Path) -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in [*FILES, *DOCS.rglob("*.md")])
+    for name in ("docvqa", "chartqa", "sroie"):
+        for line in (real_data / name / "questions.jsonl").read_text(encoding="utf-8").splitlines():
+            sample = json.loads(line)
+            assert sample["question"] not in text
+            assert not any(len(answer) > 12 and answer in text for answer in sample["answers"])

@@ -1,0 +1,209 @@
+"""Every measured table on a model whose answers are known: rows, totals and findings that follow the data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.data.hub.tables import HIGH, LOW, row, write_copy
+
+from stakes.data.sample import Sample
+from stakes.errors import BadInput
+from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.outcome_log import read_outcomes
+from stakes.experiments.study import Study, first_of_each_tier
+from stakes.experiments.tables import TABLES, experiment, invariance, latency
+from stakes.models.base import Answer, Request
+from stakes.vision.geometry import count_tokens
+from stakes.vision.image.decode import open_image
+from stakes.vision.image.resize import fitted_size
+
+
+@dataclass
+class Scholar:
+    """Knows every answer, and gives it once the tokens reach the question's own need; a color needs one token."""
+
+    known: dict[str, tuple[str, int]] = field(default_factory=dict)
+    family: str = "qwen2.5-vl"
+    answered: int = 0
+
+    def learn(self, samples: Sequence[Sample], most: int) -> None:
+        for sample in samples:
+            drawn = int.from_bytes(hashlib.blake2b(sample.id.encode(), digest_size=4).digest(), "big") / 2**32
+            self.known[sample.question + sample.digest] = sample.answers[0], 1 + int(drawn * most)
+            self.known[sample.id] = self.known[sample.question + sample.digest]
+
+    def identity(self) -> dict[str, str]:
+        return {"name": "scholar"}
+
+    def answer(self, requests: Sequence[Request]) -> list[Answer]:
+        self.answered += len(requests)
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Request) -> Answer:
+        image = request.image if isinstance(request.image, Image.Image) else open_image(request.image)
+        native = count_tokens(self.family, *image.size)
+        budget = request.budget or native
+        spent = fitted_size(*image.size, budget, self.family).tokens if request.mechanism == "resolution" else budget
+        key = request.sample or request.question + hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest()
+        text, need = self.known[key]
+        return Answer(text if spent >= need else "unreadable", native, request.budget, spent, False, {"prefill": 1.0})
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
+    model = Scholar()
+    study = Study(model, "scholar", tmp_path_factory.mktemp("known"), per_tier=16)
+    for family, most in (("forms", 600), ("charts", 450), ("infographics", 900), ("signs", 200), ("shapes", 60)):
+        model.learn(study.questions(family, 16), most)
+    model.learn(study.questions("swatches", 16), 1)
+    return model.known
+
+
+@pytest.fixture
+def study(tmp_path: Path, known: dict[str, tuple[str, int]]) -> Study:
+    return Study(Scholar(known), "scholar", tmp_path, per_tier=16)
+
+
+def test_an_anyres_model_gets_the_published_shares_of_its_sizes(study: Study) -> None:
+    assert invariance.budgets(study) == {"high": 512, "low": 96}
+    tiles = Scholar(family="reader-llava")
+    other = replace(study, model=tiles, name="tiles", per_tier=32, mechanism="resolution")
+    samples = other.questions("forms")
+    tiles.learn(samples, 1200)
+    budgets = invariance.budgets(other)
+    # pages of 700 x 980 pixels have the fewest tokens, 1,824; the paper's tiers had 4,732 and 1,306 of at most 5,589
+    assert budgets == {"high": 1544, "low": 426}
+    arms = other.arms("forms", samples, budgets, {"high": 5, "low": 1}, ("uniform", "cost"))
+    spent = [sum(one.realised for one in outcomes) for outcomes in arms.outcomes.values()]
+    assert spent == pytest.approx(2 * [32 * (1544 + 426)], rel=2e-4)
+
+
+def test_curves_of_an_anyres_model_leave_out_the_mechanism_that_it_cannot_take(
+    study: Study, known: dict[str, tuple[str, int]]
+) -> None:
+    made = experiment("curves").table(replace(study, model=Scholar(known, family="reader-llava"), name="tiles"))
+    assert {row[1] for row in made.rows if row[0] == "tiles"} == {"deletion"}
+    assert made.findings[0].startswith("by resolution: not measured: sample 'forms/")
+
+
+def test_invariance_of_an_anyres_model_lists_what_its_sizes_cannot_pay(
+    study: Study, known: dict[str, tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invariance, "budgets", lambda _: {"high": 512, "low": 96})
+    made = experiment("invariance").table(replace(study, model=Scholar(known, family="reader-llava"), name="tiles"))
+    assert {row[1] for row in made.rows if row[0] == "tiles"} == {"selector"}
+    assert any(line.startswith("not measured: mechanism resolution: arm") for line in made.findings)
+
+
+def test_invariance_measures_the_selectors_that_are_named_and_shows_those_that_are_published(study: Study) -> None:
+    named = replace(study, selectors=("pyramiddrop", "redundancy:seed=nearest", "random"))
+    made = experiment("invariance").table(named)
+    rows = [(row[0], row[2]) for row in made.rows if row[1] == "selector"]
+    assert rows == [*(("scholar", spec) for spec in named.selectors), ("published", "random")]
+    assert experiment("invariance").answers(study) - experiment("invariance").answers(named) == 3 * 2 * 2 * 16
+
+
+def test_a_log_of_another_experiment_is_refused_with_the_option_that_reproduce_has(study: Study) -> None:
+    samples = study.questions("forms")
+    study.answers("forms", samples, [[304] * len(samples)])
+    with pytest.raises(BadInput, match="answers to 32 other questions .*; give another --folder, or delete it"):
+        study.answers("forms", [replace(sample, question="Who?") for sample in samples], [[304] * len(samples)])
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "labels"])
+def test_every_table_has_ours_beside_the_published(name: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "TIMED", 2)
+    made = experiment(name).table(study)
+    assert made.rows
+    assert made.findings
+    assert made.name == name
+    assert isinstance(study.model, Scholar)
+    assert 0 < study.model.answered <= experiment(name).answers(study)
+    if name != "map":  # the paper has no table of it
+        assert {row[0] for row in made.rows} == {"scholar", "published"}
+    before = study.model.answered
+    again = experiment(name).table(study)
+    if name != "latency":  # times differ
+        assert again == made
+        assert study.model.answered == before, "answers in the log are not requested again"
+
+
+def _number(cell: object) -> float:
+    assert isinstance(cell, float)
+    return cell
+
+
+def test_cost_cuts_the_high_cost_tiers_error_and_anti_raises_it(study: Study) -> None:
+    made = experiment("within-task").table(study)
+    ours = {row[1]: row for row in made.rows if row[0] == "scholar"}
+    high = {arm: _number(row[2]) for arm, row in ours.items()}
+    assert high["cost"] < high["uniform"] < high["anti"]
+    assert len({row[10] for row in ours.values()}) == 1, "all arms realise one total"
+    assert made.meta["total"] == 16 * (512 + 96)
+    theirs = {row[1]: row for row in made.rows if row[0] == "published"}
+    assert (theirs["cost"][2], theirs["cost"][6], theirs["uniform"][2]) == (0.133, "54:4", 0.3)
+
+
+def test_the_frontier_records_its_curves(study: Study) -> None:
+    made = experiment("frontier").table(study)
+    curves = made.meta["curves"]
+    assert isinstance(curves, dict)
+    outcomes = read_outcomes(study.log("forms", study.questions("forms"), Setting("deletion")))
+    wrong = [o for o in outcomes if o.tier == "high" and o.budget == 304 and not o.correct]
+    assert curves["high"][304] == pytest.approx(len(wrong) / 16)
+    pair = next(row for row in made.rows if row[:2] == ("scholar", "(512, 96)"))
+    assert _number(pair[2]) == pytest.approx(curves["high"][512])
+    assert _number(pair[3]) == pytest.approx(curves["low"][96])
+    assert _number(pair[6]) == pytest.approx((5 * curves["high"][512] + curves["low"][96]) / 6)  # r = 5
+
+
+def test_saturated_tasks_are_distinguished_from_sensitive_ones(study: Study) -> None:
+    finding = experiment("diagnostics").table(study).findings[0]
+    sensitive, _, rest = finding.partition("; no loss")
+    assert "forms" in sensitive
+    assert "swatches" in rest.partition("(")[0]
+
+
+def test_composition_wins_with_both_gaps(study: Study) -> None:
+    rows = experiment("map").table(study).rows
+    cwe = {row[2]: _number(row[5]) for row in rows if row[:2] == ("yes", "yes")}
+    assert cwe["composition"] < min(cwe["uniform"], cwe["content"])
+
+
+def test_a_source_is_a_family_or_a_file(study: Study, tmp_path: Path) -> None:
+    assert study.source("docvqa") == "forms"
+    with pytest.raises(BadInput, match="no data is called 'nowhere.jsonl'"):
+        study.questions("nowhere.jsonl")
+    samples = study.questions("forms", 3)
+    assert [sample.tier for sample in first_of_each_tier(samples, 1)].count("high") == 1
+
+
+def test_curves_are_measured_by_both_mechanisms(study: Study) -> None:
+    made = experiment("curves").table(study)
+    assert [row[1] for row in made.rows if row[0] == "scholar"] == ["resolution"] * 2 + ["deletion"] * 2
+    logs = [path.name for path in study.folder.glob("*.jsonl")]
+    assert sorted("resolution" in name for name in logs) == [False, True], logs
+
+
+def test_labels_need_real_texts(study: Study) -> None:
+    with pytest.raises(BadInput, match="--data docvqa=FILE"):
+        experiment("labels").table(study)
+
+
+def test_a_parquet_copy_of_the_hub_is_read_by_the_papers_protocol(study: Study, tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    copy = write_copy("docvqa", tmp_path / "hub", [row("docvqa", i, (HIGH, LOW)[i % 2]) for i in range(8)])
+    real = replace(study, data={"docvqa": f"hub:docvqa:{copy}"}, per_tier=3)
+    samples = real.questions(real.source("docvqa"))
+    assert [sample.tier for sample in samples].count("high") == [sample.tier for sample in samples].count("low") == 3
+    assert {sample.size for sample in samples} == {(756, 1008)}, "the longer side is 1008"
+    assert isinstance(real.model, Scholar)
+    real.model.learn(samples, 600)
+    made = experiment("within-task").table(real)
+    assert made.meta["questions"] == {"high": 3, "low": 3}
+    real.questions(real.source("docvqa"))  # from the fetched file; the copy is no longer needed

@@ -1,0 +1,217 @@
+"""Synthetic receipts are reproducible, print answers in their boxes, and have numbers that add up."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+from PIL import Image
+from training.families import SIZES, draw
+from training.receipts import FIELDS, look, shops, wear, wording
+from training.receipts.countries import COUNTRIES, AmountStyle, choose, date
+from training.receipts.roll import Warp
+from training.receipts.sums import Bill
+
+from stakes.data import synthetic
+from stakes.data.synthetic import SPLITS, typefaces
+from stakes.data.synthetic.dice import roll
+from stakes.data.synthetic.page import Page
+
+BENCHMARK_QUESTIONS = {
+    "total": "What is the total amount?",
+    "date": "What is the date on the receipt?",
+    "company": "What is the name of the company?",
+    "address": "What is the address of the company?",
+}
+
+
+def some(count: int, split: str = "test") -> list[Page]:
+    return [draw("receipts", seed, split) for seed in range(count)]
+
+
+@pytest.fixture(scope="module")
+def held_out_pages() -> list[Page]:
+    return some(30)
+
+
+@pytest.fixture(scope="module")
+def training_pages() -> list[Page]:
+    return some(25, "train")
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_page_is_the_same_for_the_same_seed(split: str) -> None:
+    first, again = draw("receipts", 7, split), draw("receipts", 7, split)
+    assert first.image.tobytes() == again.image.tobytes()
+    assert (first.questions, first.glyphs) == (again.questions, again.glyphs)
+    assert first.image.tobytes() != draw("receipts", 8, split).image.tobytes()
+    assert first.document == f"receipts/{split}/000007"
+
+
+def test_canvases_are_whole_tokens_of_the_listed_sizes(held_out_pages: list[Page]) -> None:
+    sizes = Counter(page.image.size for page in held_out_pages)
+    assert {*sizes} <= {*SIZES["receipts"]}
+    assert len(sizes) >= 6
+    assert all(width % 28 == 0 and height % 28 == 0 for width, height in SIZES["receipts"])
+    assert all(640 <= width * height // 784 <= 1300 for width, height in SIZES["receipts"])
+
+
+def test_the_glyphs_of_a_question_are_its_answer_inside_its_box(held_out_pages: list[Page]) -> None:
+    for page in held_out_pages:
+        for index, question in enumerate(page.questions):
+            mine = [g for g in page.glyphs if g.question == index]
+            if not mine:
+                continue  # a second wording: the glyphs belong to the first one
+            assert "".join(g.char for g in mine) == question.answers[0].replace(" ", "")
+            assert question.box is not None
+            left, top, right, bottom = question.box
+            assert all(left <= g.x <= right and top <= g.y <= bottom for g in mine)
+
+
+def test_bent_pages_move_glyphs_and_boxes_alike(training_pages: list[Page]) -> None:
+    for page in training_pages:
+        for index, question in enumerate(page.questions):
+            assert question.box is not None
+            left, top, right, bottom = question.box
+            assert 0 <= left < right <= page.image.width
+            assert 0 <= top < bottom <= page.image.height
+            mine = [g for g in page.glyphs if g.question == index]
+            if mine:
+                assert "".join(g.char for g in mine) == question.answers[0].replace(" ", "")
+                assert all(left - 2 <= g.x <= right + 2 and top - 2 <= g.y <= bottom + 2 for g in mine)
+
+
+def test_only_training_pages_are_bent(held_out_pages: list[Page], training_pages: list[Page]) -> None:
+    def rows(page: Page) -> float:
+        return len({round(g.y, 2) for g in page.glyphs}) / len(page.glyphs)
+
+    assert all(rows(page) < 0.3 for page in held_out_pages)
+    assert sum(rows(page) > 0.5 for page in training_pages) > 10
+
+
+def test_every_receipt_asks_for_one_total_a_date_and_a_company(held_out_pages: list[Page]) -> None:
+    for page in held_out_pages:
+        fields = Counter(q.field for q in page.questions)
+        assert all(fields[f] for f in ("total", "date", "company")), page.document
+        assert len({q.answers for q in page.questions if q.field == "total"}) == 1
+
+
+def test_questions_are_unique_ascii_and_about_known_fields(
+    held_out_pages: list[Page], training_pages: list[Page]
+) -> None:
+    for page in [*held_out_pages, *training_pages]:
+        assert max(Counter(q.text for q in page.questions).values()) == 1
+        for question in page.questions:
+            (answer,) = question.answers
+            assert question.field in FIELDS
+            assert 1 <= len(answer) <= shops.LONGEST
+            assert (question.text + answer).isascii()
+            assert "{" not in question.text
+
+
+def test_tiers_follow_the_field(held_out_pages: list[Page]) -> None:
+    tiers = {q.field: q.tier for page in held_out_pages for q in page.questions}
+    assert {tiers[f] for f in ("total", "date", "number", "tax")} == {"high"}
+    assert {tiers[f] for f in ("company", "street")} == {"low"}
+
+
+def test_questions_include_those_of_the_benchmark() -> None:
+    assert all(text in wording.QUESTIONS[field].split("|") for field, text in BENCHMARK_QUESTIONS.items())
+
+
+def test_a_bill_adds_up() -> None:
+    for seed in range(200):
+        dice = roll("receipts", "test", seed)
+        bill = Bill.draw(dice, choose(dice))
+        assert bill.subtotal == pytest.approx(sum(i.amount for i in bill.items), abs=0.01)
+        tax = 0.0 if bill.inclusive else bill.tax_amount
+        assert bill.unrounded == pytest.approx(bill.subtotal - bill.discount + bill.service + tax, abs=0.011)
+        assert abs(bill.rounding) <= 0.03
+        assert not bill.cash or bill.cash >= bill.total
+
+
+def test_most_totals_are_below_200() -> None:
+    dice = roll("receipts", "train", 1)
+    totals = [Bill.draw(dice, country).total for country in COUNTRIES if country.language != "id" for _ in range(40)]
+    assert 5 < median(totals) < 150
+    assert sum(t < 200 for t in totals) / len(totals) > 0.7
+
+
+def test_dates_have_many_formats_mostly_day_first() -> None:
+    dice = roll("receipts", "train", 2)
+    drawn = [date(dice, choose(dice)) for _ in range(1500)]
+    formats = {re.sub(r"[A-Za-z]+", "b", re.sub(r"\d+", lambda m: "#" * len(m[0]), text)) for text in drawn}
+    assert len(formats) > 15
+    slashed = [list(map(int, m.groups())) for t in drawn if (m := re.fullmatch(r"(\d\d?)/(\d\d?)/\d{2,4}", t))]
+    assert sum(a > 12 for a, _ in slashed) > 1.5 * sum(b > 12 for _, b in slashed) > 0
+
+
+def test_amounts_follow_the_country() -> None:
+    germany = next(c for c in COUNTRIES if c.name == "Germany")
+    written = [AmountStyle.draw(roll("receipts", "train", s), germany).write(1234.5) for s in range(200)]
+    assert {"1.234,50", "1234,50"} <= {*written}
+    assert sum("," in w[-3:] for w in written) > 180
+
+
+def test_shop_names_fit_an_answer_and_vary() -> None:
+    dice = roll("receipts", "train", 3)
+    names = [shops.shop(dice, choose(dice)) for _ in range(600)]
+    assert all(2 <= len(n) <= shops.LONGEST and n.isascii() and n == n.strip() for n in names)
+    assert all(n.count("(") == n.count(")") for n in names)
+    assert len({*names}) > 590
+
+
+def test_every_language_has_every_label_and_street() -> None:
+    assert {c.language for c in COUNTRIES} == {"en", *wording.OTHERS} == {*shops.STREETS}
+    for labels in wording.OTHERS.values():
+        assert {*labels} == {*wording.ENGLISH}
+        assert all(text.isascii() for text in labels.values())
+
+
+def test_forward_inverts_back() -> None:
+    x, y = np.array([30.0, 280.0, 500.0]), np.array([50.0, 600.0, 1100.0])
+    for seed in range(20):
+        warp = Warp.draw(roll("receipts", "train", seed), (560, 1176))
+        a, b = warp.back(*warp.forward(x, y))
+        assert np.abs(a - x).max() < 0.1
+        assert np.abs(b - y).max() < 0.1
+
+
+def test_wear_removes_ink_and_keeps_the_size() -> None:
+    ink = Image.new("L", (448, 1120))
+    ink.paste(255, (40, 40, 200, 60))
+    worn = [wear.strokes(roll("receipts", "train", seed), ink.copy(), 18) for seed in range(20)]
+    assert all(layer.size == ink.size for layer in worn)
+    assert any(np.asarray(layer).sum() < 0.9 * np.asarray(ink).sum() for layer in worn)
+    page = Image.new("RGB", ink.size, (250, 250, 250))
+    assert all(wear.capture(roll("receipts", "train", seed), page, 18).size == page.size for seed in range(10))
+
+
+def test_a_folder_of_typefaces_is_for_training_receipts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = next(typefaces.FONTS.glob("Karla-Regular.?tf"))
+    for name in ("Till", "Hand"):
+        (tmp_path / f"{name}{source.suffix}").write_bytes(source.read_bytes())
+    (tmp_path / "handwriting.txt").write_text("Hand\n")
+    for name in ("FOLDERS", "MORE", "HANDWRITING"):
+        monkeypatch.setattr(look, name, [*getattr(look, name)])
+    assert look.add_typefaces(tmp_path) == 2
+    assert (look.HANDWRITING, look.MORE) == (["Hand"], ["Till"])
+    drawn = {s: {look.draw_look(roll("receipts", s, seed), 1.0).name[:4] for seed in range(40)} for s in SPLITS}
+    assert [split for split, names in drawn.items() if "Till" in names] == ["train"]
+
+
+def test_receipt_formats_reach_only_training_pages() -> None:
+    def foreign(draw_form: Callable[[str, int, str], Page]) -> int:
+        drawn = [draw_form("forms", seed, "train") for seed in range(10)]
+        return sum(bool(re.match(r"(Rs\.|R\$|CHF )\d", q.answers[0])) for page in drawn for q in page.questions)
+
+    assert foreign(draw) > 3
+    assert foreign(synthetic.draw) == 0
+    for family in synthetic.FAMILIES:
+        for split in ("calibration", "test"):
+            mine, package = draw(family, 3, split), synthetic.draw(family, 3, split)
+            assert mine.image.tobytes() == package.image.tobytes()
+            assert (mine.questions, mine.glyphs) == (package.questions, package.glyphs)

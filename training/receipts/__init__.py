@@ -1,0 +1,122 @@
+"""Synthetic receipts of shops, restaurants and stations of many countries: long, narrow, small print, many numbers.
+
+A receipt is a bill whose numbers add up, written as blocks of lines, wrapped to its paper and printed. Training pages
+are worn (``wear``); calibration and test pages are scanned as forms are.
+"""
+
+from PIL import Image
+from training.receipts import wear
+from training.receipts.blocks import articles, closing, document, merchant, tax_table
+from training.receipts.lines import Line, center, gap, height, print_lines, span, wrap
+from training.receipts.look import SIZES, Look, Size, canvas_size, draw_look
+from training.receipts.roll import Paper, Roll, Warp
+from training.receipts.sums import Bill, card_slip, sums
+from training.receipts.wording import QUESTIONS, Till
+
+from stakes.data.synthetic.canvas import Canvas, scan
+from stakes.data.synthetic.dice import Dice
+
+__all__ = ["FIELDS", "SIZES", "paint"]
+
+FIELDS = tuple(QUESTIONS)
+LEGIBLE = 0.3  # the share of an answer's ink that must be left
+IMPORTANT = ("total", "date", "company")  # their answers stay free of marks
+
+
+def paint(dice: Dice, density: float) -> Canvas:
+    """Draw a receipt."""
+    till, look = Till.draw(dice), draw_look(dice, density)
+    bill = Bill.draw(dice, till.country)
+    lines = _lines(till, bill)
+    plain = [line.restyled(scale=1.0, bold=False, wide=False) for line in lines]
+    line_width = look.chars * look.letter_width  # in units of the type size
+    rough = 1.05 * height(wrap(plain, look, 20, line_width * 20), look.leading)
+    size = canvas_size(dice, 0.92 * rough / line_width)
+    paper = _paper(dice, look, lines, size)
+    roll = Roll(size, dice)
+    print_lines(roll, wrap(lines, look, paper.point, paper.width), look, paper)
+    if dice.training:
+        roll.image = _worn(roll, look, paper)
+    else:
+        white = Image.new("RGB", size, (255, 255, 255))
+        roll.image = scan(Image.composite(Image.new("RGB", size, look.ink), white, roll.ink), dice)
+    return roll
+
+
+def _lines(till: Till, bill: Bill) -> list[Line]:
+    """All lines of a receipt, the blocks mostly in the usual order."""
+    dice = till.dice
+    head, title, data = merchant(till), _title(till), document(till)
+    goods = [till.rule(), *articles(till, bill), till.rule()]
+    money = sums(till, bill)
+    if dice.chance(0.05):
+        goods, money = money, goods
+    tail = [gap(0.5), *tax_table(till, bill)] if bill.rate and dice.chance(0.35) else []
+    tail += [gap(0.5), *card_slip(till, bill)] if not bill.cash and dice.chance(0.35) else []
+    order = dice.weighted(("usual", "last", "top"), (7, 2.2, 0.4))
+    if order == "last":
+        blocks = [head, title, goods, money, [till.rule(), *data], tail]
+    elif order == "top":
+        blocks = [data, head, title, goods, money, tail]
+    else:
+        blocks = [head, title, data, goods, money, tail]
+    lines: list[Line] = []
+    for block in blocks:
+        lines += block
+        if dice.chance(0.3):
+            lines.append(gap(dice.uniform(0.3, 1.2)))
+    return [*lines, gap(0.5), *closing(till)]
+
+
+def _title(till: Till) -> list[Line]:
+    """The kind of document, on half of the receipts."""
+    dice = till.dice
+    if not dice.chance(0.55):
+        return []
+    line = center(span(till.label("title")))
+    line = line.restyled(bold=dice.chance(0.4), scale=dice.choice((1.0, 1.0, 1.2)))
+    return [gap(0.4), line, gap(0.4)]
+
+
+def _paper(dice: Dice, look: Look, lines: list[Line], size: Size) -> Paper:
+    """The position of the paper on the canvas and the size of its print."""
+    width, tall = size
+    shares = (dice.uniform(0.86, 1.0), dice.uniform(0.6, 0.86), dice.uniform(0.4, 0.6), 1.06)
+    share = dice.weighted(shares, (6, 1.2, 0.5, 4)) if dice.training else 1.06  # of the canvas; 1.06: no edge in view
+    line_width = look.chars * look.letter_width
+    inner = width * min(1.0, share) * dice.uniform(0.78, 0.97)
+    point = inner / line_width
+    for _ in range(3):
+        needed = height(wrap(lines, look, point, inner), look.leading)
+        if needed * point <= tall * 0.97 or point <= 9:
+            break
+        point *= max(0.7, min(0.97, tall * 0.97 / (needed * point)))
+        inner = min(inner, point * line_width)
+    point = max(9.0, point)
+    left = (width - inner) * (0.5 if dice.chance(0.7) else dice.uniform(0.15, 0.85))
+    used = min(tall * 1.0, needed * point)
+    top = dice.uniform(0.01, 0.05) * tall if dice.chance(0.7) else dice.uniform(0.0, 1.0) * (tall - used)
+    top = max(2.0, min(top, tall - used))
+    margin = width * share - inner
+    edge = (left - margin / 2, top - dice.uniform(5, 40), left + inner + margin / 2, top + used + dice.uniform(5, 90))
+    return Paper(point, (left, top), inner, edge if share < 1.05 else (-90.0, -90.0, width + 90.0, tall + 90.0))
+
+
+def _worn(roll: Roll, look: Look, paper: Paper) -> Image.Image:
+    """The picture of a worn receipt. Boxes and glyphs follow the bend of the paper."""
+    dice, size = roll.dice, (roll.width, roll.height)
+    printed = roll.ink.copy()
+    roll.ink = wear.strokes(dice, roll.ink, paper.point)
+    roll.drop_faded(printed, LEGIBLE)
+    ink = wear.show_through(dice, roll.ink) if dice.chance(0.06) else roll.ink
+    left, top, right, bottom = paper.edge
+    outline = [(left, top), (left, bottom), (right, bottom), (right, top)]
+    if dice.chance(0.8):
+        warp = Warp.draw(dice, size)
+        roll.bend(warp)
+        ink, outline = warp.apply(ink), warp.outline(paper.edge)
+    ground = wear.surface(dice, size, outline)
+    image = Image.composite(Image.new("RGB", size, look.ink), ground, ink)
+    answers = [q.box for q in roll.questions if q.field in IMPORTANT and q.box]
+    wear.mark(dice, image, paper.point, answers)
+    return wear.capture(dice, image, paper.point)

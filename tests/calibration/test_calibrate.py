@@ -197,7 +197,7 @@ def test_the_default_grid_is_the_papers_scaled_to_the_mean() -> None:
     assert default_grid(304) == (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
     assert default_grid(152)[::6] == (16, 152, 288)
     assert 1000 in default_grid(1000)
-    with pytest.raises(BadInput, match="the mean budget is 1 to 1,000,000,000 tokens an image, not 0"):
+    with pytest.raises(BadInput, match="the mean budget is 1 to 1,000,000,000 tokens per image, not 0"):
         budgets_to_measure(None, 0, None)
 
 

@@ -113,7 +113,7 @@ def test_a_demo_does_not_overwrite_a_policy_of_another_run(here: Path) -> None:
         ("--floor 0", "the floor is at least one token, not 0"),
         ("--floor -5", "the floor is at least one token, not -5"),
         ("--cost high=1e308 --cost low=1e308", "the cost of tier 'high' is 1e+308"),
-        ("--mean-budget 2000000000 --grid 32,304", "the mean budget is 1 to 1,000,000,000 tokens an image"),
+        ("--mean-budget 2000000000 --grid 32,304", "the mean budget is 1 to 1,000,000,000 tokens per image"),
     ],
 )
 def test_mistakes_that_need_no_answer_are_reported_before_any(here: Path, words: str, says: str) -> None:

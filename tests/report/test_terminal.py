@@ -84,7 +84,7 @@ def test_a_plan_draws_on_a_terminal_and_not_into_a_pipe() -> None:
     assert "┤" not in piped
     for columns in (80, 100):
         lines = on_terminal(words, columns)
-        assert "error against visual tokens an image" in lines
+        assert "error against visual tokens per image" in lines
         assert "cost-weighted error against the tokens of tier high, by cost ratio" in lines
         assert sum("┤" in line for line in lines) == 4
         assert all(len(line) <= columns for line in drawn(lines))
@@ -107,6 +107,6 @@ def test_a_calibration_draws_its_curves_and_frontier(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="a calibration needs the embedded reader")
     words = ["calibrate", "--pages", "forms", "--per-tier", "2", "--signal", "tier", "--grid", "64,304,576"]
     lines = on_terminal(words, 80, tmp_path)
-    assert "error against visual tokens an image" in lines
+    assert "error against visual tokens per image" in lines
     assert "cost-weighted error against the tokens of tier high, by cost ratio" in lines
     assert all(len(line) <= 80 for line in drawn(lines))

@@ -124,7 +124,7 @@ class BudgetPath:
         return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), tuple(step for *_, step in ranked), grids)
 
     def solve(self, mix: Sequence[float], mean: float) -> PathPoint:
-        """The optimum for shares ``mix`` of the tiers (they sum to 1) that spends ``mean`` tokens an image."""
+        """The optimum for shares ``mix`` of the tiers (they sum to 1) that spends ``mean`` tokens per image."""
         budgets = list(self.smallest)
         left = mean
         for share, budget in zip(mix, budgets, strict=True):

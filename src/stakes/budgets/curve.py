@@ -163,7 +163,7 @@ def budgets_to_measure(grid: Sequence[int] | None, mean_budget: int, floor: int 
     [32, 160, 304]
     """
     if not 1 <= mean_budget <= MOST_TOKENS:
-        raise BadInput(f"the mean budget is 1 to {MOST_TOKENS:,} tokens an image, not {mean_budget}")
+        raise BadInput(f"the mean budget is 1 to {MOST_TOKENS:,} tokens per image, not {mean_budget}")
     check_floor(floor)
     budgets = sorted(set(default_grid(mean_budget) if grid is None else grid))
     if not budgets or budgets[0] < 1:

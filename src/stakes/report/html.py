@@ -162,7 +162,7 @@ def _subtitle(run: MeasuredRun, data: dict[str, Any]) -> str:
     policy, samples = run.policy, sum(tier["n"] for tier in data["tiers"])
     documents = len({outcome.document for outcome in run.outcomes})
     how = "resizing" if policy.mechanism == "resolution" else f"deletion with {policy.selector or 'its selector'}"
-    parts = [f"{run.name}: {policy.family} by {how}, {policy.mean_budget} visual tokens an image on average"]
+    parts = [f"{run.name}: {policy.family} by {how}, {policy.mean_budget} visual tokens per image on average"]
     if samples:
         parts.append(f"{samples} questions" + (f" on {documents} documents" if documents else ""))
     parts.append(", ".join(f"{tier} at cost {cost:g}" for tier, cost in data["costs"].items()))

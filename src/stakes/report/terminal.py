@@ -78,7 +78,7 @@ def _letters(names: list[str]) -> dict[str, str]:
 def curves_text(curves: Mapping[str, Curve], budgets: Mapping[str, int], width: int) -> str:
     """Error against tokens for every tier."""
     series = {tier: list(zip(curve.budgets, curve.errors, strict=True)) for tier, curve in curves.items()}
-    return "error against visual tokens an image\n" + plot(series, marks=budgets, width=width)
+    return "error against visual tokens per image\n" + plot(series, marks=budgets, width=width)
 
 
 def frontier_text(

@@ -1,5 +1,6 @@
 """Images whose size the family's service would refuse are resized or refused."""
 
+import base64
 import io
 
 import httpx
@@ -10,7 +11,7 @@ from tests.gateway.upstream import Upstream
 
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.images import b64decode, fit_image, measure_bytes, predict_fit
+from stakes.gateway.proxy.images import fit_image, measure_bytes, predict_fit
 from stakes.gateway.settings import Limits
 from stakes.vision.geometry import accepted_size, count_tokens
 
@@ -18,7 +19,7 @@ LONG = encoded(Image.new("1", (8400, 6000), 1))  # Claude refuses a side above 8
 
 
 def opened(url: str) -> Image.Image:
-    return Image.open(io.BytesIO(b64decode(url.partition(",")[2])))
+    return Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
 
 
 @pytest.mark.parametrize("budget", [300, 5000])

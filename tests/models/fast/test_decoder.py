@@ -12,7 +12,7 @@ from tests.models.tiny import FAMILIES, blank, picture, stock_inputs, tiny, toke
 
 from stakes.models import Request
 from stakes.models.fast.decoder import FastDecoder
-from stakes.models.local.decode import DecodeOptions, greedy
+from stakes.models.local.generate import DecodeOptions, greedy
 from stakes.models.local.resources import Clock
 from stakes.vision.deletion.exact import pack
 from stakes.vision.deletion.inside_layers import dropping

@@ -14,7 +14,7 @@ import torch
 from tests.models.tiny import FAMILIES, picture, stock_inputs, tiny, token_id
 
 from stakes.models import Request
-from stakes.models.local.decode import Decoded, DecodeOptions, greedy
+from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.image_cache import EncodedCache
 from stakes.models.local.resources import Clock
 from stakes.vision.deletion.exact import Selection, delete, pack

@@ -17,7 +17,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from stakes.models import Request
 from stakes.models.local import prefix as prefix_module
 from stakes.models.local.attention import gqa_attention, gqa_without_repeat, last_token_prefill
-from stakes.models.local.decode import Decoded, DecodeOptions, forward, greedy
+from stakes.models.local.generate import Decoded, DecodeOptions, forward, greedy
 from stakes.models.local.image_cache import EncodedCache
 from stakes.models.local.kv_cache import empty_cache
 from stakes.models.local.prefix import plan_batches, prefill_prefixes, prefix, suffix

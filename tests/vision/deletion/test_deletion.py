@@ -10,7 +10,7 @@ from tests.models.tiny import FAMILIES, picture, tiny
 from torch import Tensor
 
 from stakes.models import Request
-from stakes.models.local.decode import Decoded, DecodeOptions, greedy
+from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.prompt import Job, question_embeds
 from stakes.models.local.resources import Clock
 from stakes.models.local.vlm import LocalVLM

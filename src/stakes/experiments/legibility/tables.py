@@ -173,7 +173,7 @@ def _held_out(held: HeldOut) -> str:
     chosen = ", ".join(f"{tier} {budget}" for tier, budget in held.budgets.items())
     return (
         f"held out at r = 5 and a mean of {held.uniform_budget}: chosen on {held.chosen_on} documents ({chosen}), on "
-        f"the other {held.tested_on} CWE falls by {held.gain}, at {held.mean_tokens:.0f} tokens an image against "
+        f"the other {held.tested_on} CWE falls by {held.gain}, at {held.mean_tokens:.0f} tokens per image against "
         f"{held.uniform_mean_tokens:.0f}"
     )
 

@@ -34,11 +34,9 @@ try:  # both are part of stakes[gateway]; without a wheel for the machine the st
 except ImportError:
     from zlib import compress
 try:  # writes a megabyte in 0.04 ms and reads it in 0.1; the standard library takes 1.7 and 4
-    from pybase64 import b64decode as b64decode
-    from pybase64 import b64encode as b64encode
+    from pybase64 import b64decode, b64encode
 except ImportError:
-    from base64 import b64decode as b64decode
-    from base64 import b64encode as b64encode
+    from base64 import b64decode, b64encode
 
 P = ParamSpec("P")
 T = TypeVar("T")

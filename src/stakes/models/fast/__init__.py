@@ -28,7 +28,7 @@ The other files:
 * ``vision_encoder``   the stock encoder with a faster patch embedding and window attention, for single images
 
 How it is held to the stock model. On a CPU the same code runs without graphs and with ``torch_ops``; tests compare its
-tokens with ``generate`` and its logits with ``local.decode.greedy`` for every family (tests/models/fast). The Triton
+tokens with ``generate`` and its logits with ``local.generate.greedy`` for every family (tests/models/fast). The Triton
 kernels run there in Triton's interpreter against ``torch_ops``. tests/models/fast/test_gpu*.py repeat this on a real
 GPU: kernels against float64, tokens against ``generate``, in float32.
 """

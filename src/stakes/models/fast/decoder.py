@@ -1,13 +1,13 @@
 """Greedy decoding on a GPU: prompts packed without padding, a static KV cache, a captured step.
 
-The same function as ``local.decode.greedy``, with the same options and results, for models whose layers are supported:
+The same function as ``local.generate.greedy``, with equal options and results, for models with supported layers:
 
 * prefill: all prompts one after another through the layers, their tokens rounded up to a bucket;
 * decode: one captured step (``cuda_graphs``), replayed for each token. The token goes from one step to the next on the
   device; the host learns two steps late which rows have ended, so the GPU never waits for it.
 
 What a shared prefix or an in-model selector has left in a dynamic cache is copied, layer by layer, each at its own
-length. On a CPU the same code runs without capture: a reference for tests; ``local.decode.greedy`` is faster there.
+length. On a CPU the same code runs without capture: a reference for tests; ``local.generate.greedy`` is faster there.
 """
 
 from collections import deque
@@ -31,8 +31,8 @@ from stakes.models.fast.state import (
     row_bucket,
     token_bucket,
 )
-from stakes.models.local import decode
-from stakes.models.local.decode import Decoded, DecodeOptions
+from stakes.models.local import generate
+from stakes.models.local.generate import Decoded, DecodeOptions
 from stakes.models.local.kv_cache import new_cache
 from stakes.vision.deletion.exact import Batch, upload
 
@@ -60,7 +60,7 @@ class FastDecoder:
         self.layers = Layers(weights, language_model.norm.weight, self.ops)
         if self.graphs.device.type == "cuda":
             torch.cuda.empty_cache()  # the matrices before they were fused
-        self.ends = sorted(decode.end_ids(self.model))
+        self.ends = sorted(generate.end_ids(self.model))
         self._ends = torch.tensor(self.ends, device=self.graphs.device)
 
     @staticmethod
@@ -69,8 +69,8 @@ class FastDecoder:
         return supports(model.model.language_model)
 
     def greedy(self, batch: Batch, prompt_ids: Sequence[Tensor], options: DecodeOptions) -> Decoded:
-        """As ``local.decode.greedy``."""
-        penalty, clock, steps = decode.repetition_penalty(self.model), options.clock, options.max_new_tokens
+        """As ``local.generate.greedy``."""
+        penalty, clock, steps = generate.repetition_penalty(self.model), options.clock, options.max_new_tokens
         count = len(prompt_ids)
         width = batch.mask.shape[1] if options.past is None else batch.mask.shape[1] + options.past[1].shape[1]
         state = self._state(row_bucket(count), width + steps, steps, penalty != 1.0)
@@ -99,7 +99,7 @@ class FastDecoder:
                 if options.keep_logits:
                     logits_by_step.append(logits[:count].clone())
             generated = state.generated[:count].tolist()
-        return decode.cut_at_end(generated, self.ends, steps, logits_by_step)
+        return generate.cut_at_end(generated, self.ends, steps, logits_by_step)
 
     def _state(self, rows: int, columns: int, steps: int, penalized: bool) -> DecodeState:
         vocabulary = self.model.lm_head.weight.shape[0] if penalized else 0
@@ -146,13 +146,13 @@ class FastDecoder:
     def _prefill_stock(self, state: DecodeState, batch: Batch, options: DecodeOptions) -> Tensor:
         """``_prefill`` by the stock layers, on top of a past or under a selector's hooks; their cache is copied."""
         language_model, drops = self.model.model.language_model, options.drops
-        with decode.without_position_ids(language_model):
+        with generate.without_position_ids(language_model):
             if options.past is None:
                 cache, mask = new_cache(language_model.config), batch.mask
-                hidden = decode.forward(self.model, batch, mask, cache, deepstack=drops is None)
+                hidden = generate.forward(self.model, batch, mask, cache, deepstack=drops is None)
             else:
                 cache, mask = options.past[0], torch.cat((options.past[1], batch.mask), 1)
-                hidden = decode.prefill_on_past(self.model, batch, mask, cache, options.rows_at_once)
+                hidden = generate.prefill_on_past(self.model, batch, mask, cache, options.rows_at_once)
         for layer, (keys, values) in enumerate(cache.contents()):
             state.cache.load_layer(layer, keys, values, mask.bool() if drops is None else drops.valid[layer])
         last = hidden.new_zeros(state.cache.rows, hidden.shape[-1])

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stakes.models.local.attention import last_token_prefill
-from stakes.models.local.decode import forward, without_position_ids
+from stakes.models.local.generate import forward, without_position_ids
 from stakes.models.local.kv_cache import PreallocatedCache, PreallocatedLayer, empty_cache
 from stakes.models.local.resources import Clock
 from stakes.vision.deletion.exact import PromptTensors, Selection, pack

@@ -19,7 +19,7 @@ from stakes.errors import LedgerBreach
 from stakes.models.base import MAX_NEW_TOKENS, Answer, Request
 from stakes.models.fast import ops_for
 from stakes.models.fast.decoder import FastDecoder
-from stakes.models.local.decode import Decoded, DecodeOptions, greedy
+from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.image_cache import Encoded, EncodedCache, OpenedImages
 from stakes.models.local.kv_cache import has_sliding_window
 from stakes.models.local.prefix import SharedPrefixes, plan_batches, prefill_prefixes, suffix

@@ -119,7 +119,7 @@ function showAllocation(now) {
     return row;
   }));
   const u = now.uniform;
-  const parts = [`Expected cost-weighted error ${now.best.cwe.toFixed(4)} at ${now.mean.toFixed(1)} tokens an image`];
+  const parts = [`Expected cost-weighted error ${now.best.cwe.toFixed(4)} at ${now.mean.toFixed(1)} tokens per image`];
   if (u.cwe !== null) {
     const same = Object.values(now.best.budgets).every((b) => b === u.budget);
     parts.push(same ? "this is uniform itself: at these costs no tokens should move"

@@ -154,5 +154,5 @@ def test_an_evaluation_at_another_price_is_refused(
     assert regrade(log, answers, rules).plan.per_request
     assert rules.per_request is not None
     more_expensive = rules.model_copy(update={"per_request": rules.per_request.model_copy(update={"price": 2 * TIED})})
-    with pytest.raises(BadInput, match="this evaluation is of a price of .* run stakes evaluate again"):
+    with pytest.raises(BadInput, match="this evaluation used a price of .* run stakes evaluate again"):
         regrade(log, answers, more_expensive)

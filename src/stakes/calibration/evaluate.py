@@ -106,7 +106,7 @@ def evaluate(
         raise BadInput(f"the policy was calibrated by {policy.mechanism}; evaluate it by that, not {setting.mechanism}")
     if policy.selector is not None and setting.selector != policy.selector:
         raise BadInput(
-            f"the policy was calibrated with {policy.selector!r}; evaluate it so, not by {setting.selector!r}"
+            f"the policy was calibrated with {policy.selector!r}; evaluate it with the same selector, not with {setting.selector!r}"
         )
     samples, excluded = answerable(model, samples, log)
     documents = {sample.document for sample in samples}
@@ -235,7 +235,7 @@ def _same_signal(path: Path, policy: Policy) -> bool | None:
         raise BadInput(f"this evaluation is of budgets {was}; the policy's are {now}; run stakes evaluate again")
     if policy.per_request is not None and key.get("price", policy.per_request.price) != policy.per_request.price:
         raise BadInput(
-            f"this evaluation is of a price of {key['price']} per token; the policy's is {policy.per_request.price}; "
+            f"this evaluation used a price of {key['price']} per token; the policy's is {policy.per_request.price}; "
             "run stakes evaluate again"
         )
     return None if signal is None else bool(signal == json_digest(policy.signal))

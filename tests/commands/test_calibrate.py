@@ -161,7 +161,7 @@ def test_pages_are_a_source_like_a_file(place: Path) -> None:
         "uniform,cost",
         "--json",
     )
-    with pytest.raises(BadInput, match="calibrated with 'random'; evaluate it with the same selector, not with 'redundancy'"):
+    with pytest.raises(BadInput, match="calibrated with 'random'; evaluate it with that, not with 'redundancy'"):
         stakes(*arms, "--selector", "redundancy")
     found = json.loads(stakes(*arms).stdout)
     assert found["counts"] == {"high": 5, "low": 5}

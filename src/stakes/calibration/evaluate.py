@@ -106,7 +106,7 @@ def evaluate(
         raise BadInput(f"the policy was calibrated by {policy.mechanism}; evaluate it by that, not {setting.mechanism}")
     if policy.selector is not None and setting.selector != policy.selector:
         raise BadInput(
-            f"the policy was calibrated with {policy.selector!r}; evaluate it with the same selector, not with {setting.selector!r}"
+            f"the policy was calibrated with {policy.selector!r}; evaluate it with that, not with {setting.selector!r}"
         )
     samples, excluded = answerable(model, samples, log)
     documents = {sample.document for sample in samples}

@@ -239,3 +239,34 @@ def test_choose_tier_names_its_source() -> None:
     assert choose_tier(rules, named, ClientHints()).why == "metadata stakes_tier"
     with pytest.raises(Refused, match="no tier 'x'"):
         choose_tier(rules, asked, ClientHints(tiers=("high", "x")))
+
+
+def test_an_engines_cached_image_is_never_of_another_size(upstream: Upstream, http: httpx.Client) -> None:
+    """vLLM answers from its cache where an image part has a known ``uuid``, so each fitted size gets its own."""
+
+    def sent(question: str, url: str = PAGE, **headers: str) -> str:
+        body = ask(question, url)
+        body["messages"][0]["content"][0]["uuid"] = "page-1"
+        assert http.post(f"{front.base_url}/chat/completions", json=body, headers=headers).status_code == 200
+        return str(upstream.posts()[-1].json["messages"][0]["content"][0]["uuid"])
+
+    with gateway(upstream.url) as front:
+        high, low = sent("What is the total?"), sent("Who signed it?")
+        assert high.startswith("page-1-")
+        assert low.startswith("page-1-")
+        assert high != low
+        assert sent("What is the total?") == high  # the same size is cached
+        assert sent("Who signed it?", **{"x-stakes-bypass": "1"}) == "page-1"  # native size
+        small = url_of(png(page(112, 112)))
+        assert sent("What is the total?", small) == "page-1"  # sent unchanged
+
+
+@pytest.mark.parametrize("part", [{}, {"image_url": None}])
+def test_an_image_that_only_the_engine_has_is_counted_as_uncapped(
+    upstream: Upstream, http: httpx.Client, part: dict[str, None]
+) -> None:
+    cached = {"type": "image_url", "uuid": "page-1", **part}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": [cached, text_part("What is the total?")]}]}
+    with gateway(upstream.url) as front:
+        assert http.post(f"{front.base_url}/chat/completions", json=body).status_code == 200
+        assert front.metric("apart_images_total", why="uncompressed") == 1

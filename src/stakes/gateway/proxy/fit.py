@@ -267,6 +267,10 @@ class Preparer:
             fitted.append(fit_image(image, budget, family, self._settings.encoding))
             if (url := fitted[-1].url) is not None:
                 ref.url = url
+                if ref.part.get("uuid") is not None:  # vLLM caches images by it: each size needs its own
+                    across, down = fitted[-1].scale
+                    size = f"{round(image.width * across)}x{round(image.height * down)}"
+                    ref.part["uuid"] = f"{ref.part['uuid']}-{size}"
             if by_detail and ref.detail in (None, "auto"):
                 ref.detail = "high"  # what the formula counts; "auto" may choose either
         return dump_images(call.record, refs), fitted

@@ -30,7 +30,7 @@ from stakes.gateway.proxy.errors import Refused
 
 Api = Literal["chat", "responses"]
 MOST_BYTES = 1200  # of one header value: some servers accept 4 KB for all headers of a response
-_UNCOUNTED = {"image_embeds", "image_pil", "image"}  # images in forms that carry no address
+_UNCOUNTED = {"image_embeds", "image_pil", "image", "image_url"}  # no address, such as vLLM's cached image by uuid
 _READ = re.compile(r"/(?:chat(?:;[^/]*)?/(?P<chat>completions)|responses)(?:;[^/]*)?/?\Z", re.IGNORECASE)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _FALSE = frozenset({b"", b"0", b"false", b"no", b"off"})
@@ -219,7 +219,7 @@ def read_call(api: Api, record: dict[str, Any]) -> Call:
                 images.append(ImageRef(item, item, "image_url"))
             elif isinstance(address, dict) and isinstance(address.get("url"), str):
                 images.append(ImageRef(item, address, "url"))
-            elif address is None and item.get("file_id"):
+            elif address is None and (item.get("file_id") or item.get("uuid")):
                 hidden += 1
             else:
                 raise Refused(422, "bad_image_url", "an image_url is neither an address nor an object with a url")

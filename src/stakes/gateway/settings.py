@@ -99,6 +99,7 @@ class Limits(_Section):
     pixels: int = _positive(
         MAX_PIXELS, "Largest image.", Option("max_megapixels", float, 89.0, least=0.001, parse=lambda n: int(n * 1e6))
     )
+    request_pixels: int = _positive(2 * MAX_PIXELS, "Most pixels in all images of a request.")
     side: int = _positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
     header_bytes: int = _positive(32 << 10, "Largest headers in bytes.")
     header_s: float = _positive(20.0, "Seconds until the headers are complete.")

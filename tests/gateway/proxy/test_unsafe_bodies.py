@@ -16,6 +16,7 @@ from PIL import Image
 from tests.gateway.gateways import PAGE, Gateway, ask, dumped, encoded, gateway, image_part, page, text_part, url_of
 from tests.gateway.upstream import Upstream, serving
 
+from stakes.gateway.proxy import fit, images
 from stakes.gateway.settings import Limits
 
 LIMITS = Limits(body_bytes=600_000, image_bytes=200_000, images=4, pixels=2_000_000)
@@ -270,3 +271,30 @@ def test_many_texts_and_one_image_in_one_message_are_read(front: Gateway, http: 
     parts = [text_part("word " * 10)] * 500 + [image_part()]
     body = {"model": "tiny", "messages": [{"role": "user", "content": parts}]}
     assert http.post(f"{front.base_url}/chat/completions", json=body).status_code == 200
+
+
+def test_many_pixels_in_few_bytes_are_refused_before_any_is_decoded(upstream: Upstream, http: httpx.Client) -> None:
+    url = url_of(encoded(Image.new("L", (4000, 4000)), "WEBP", lossless=True), "image/webp")
+    with gateway(upstream.url, limits=Limits(request_pixels=40_000_000), fail="open") as front:
+        began = time.perf_counter()
+        refused = http.post(f"{front.base_url}/chat/completions", json=ask("What is the total?", *[url] * 3))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "too_many_pixels")
+        assert time.perf_counter() - began < 2
+        assert http.post(f"{front.base_url}/chat/completions", json=ask("What is the total?", url)).status_code == 200
+
+
+def test_abandoned_work_ends_with_its_current_image(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time limit frees the client at once, and the thread after one image instead of all of them."""
+    fitted = []
+
+    def slow(*given: Any) -> Any:
+        fitted.append(given)
+        time.sleep(0.3)
+        return images.fit_image(*given)
+
+    monkeypatch.setattr(fit, "fit_image", slow)
+    with gateway(upstream.url, limits=Limits(fit_s=0.2)) as front, httpx.Client(timeout=20, trust_env=False) as client:
+        answer = client.post(f"{front.base_url}/chat/completions", json=ask("What is the total?", *[PAGE] * 8))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "fit_timeout")
+        time.sleep(1.0)
+        assert len(fitted) == 1

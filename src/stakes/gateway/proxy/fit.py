@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 from stakes.budgets.controller import Grant
@@ -197,6 +198,9 @@ class Preparer:
             raise Refused(422, "too_many_images", f"a request may hold {most} images at most")
         plan.fetched = await self._fetch(call, policy.family)
         refs, images = await self._workers.run(self._measure, call, policy.family)
+        if sum(image.width * image.height for image in images) > self._settings.limits.request_pixels:
+            allowed = self._settings.limits.request_pixels / 1e6
+            raise Refused(422, "too_many_pixels", f"the images of a request may have {allowed:g} megapixels together")
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
         if self._settings.keep_images:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
@@ -209,9 +213,13 @@ class Preparer:
             plan.budgets = plan.grant.budgets
             if plan.grant.reason:
                 plan.why = f"{plan.why}; {plan.grant.reason}"
-            plan.body, fitted = await self._workers.run(
-                self.fit, call, refs, images, plan.budgets, policy.family, self._observing
-            )
+            abandoned = Event()
+            try:
+                plan.body, fitted = await self._workers.run(
+                    self.fit, call, refs, images, plan.budgets, policy.family, self._observing, abandoned
+                )
+            finally:
+                abandoned.set()  # after a time limit or a disconnect, the thread ends with its current image
             plan.outcome = "observed" if self._observing else "fitted"
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
@@ -252,8 +260,9 @@ class Preparer:
         budgets: Sequence[int],
         family: str,
         observing: bool,
+        abandoned: Event | None = None,
     ) -> tuple[bytes | None, list[FittedImage]]:
-        """The new body (None while observing) and what became of each image."""
+        """The new body (None while observing) and what became of each image; it ends early where nobody waits."""
         actuator = self._settings.actuator
         if actuator != "pixels":
             sizes = [(image.width, image.height) for image in images]
@@ -264,6 +273,8 @@ class Preparer:
         fitted: list[FittedImage] = []
         by_detail = named_family(family).engine_parameter == "detail"
         for ref, image, budget in zip(refs, images, budgets, strict=True):
+            if abandoned is not None and abandoned.is_set():
+                raise Refused(503, "fit_timeout", "nobody waits for these images any more")
             fitted.append(fit_image(image, budget, family, self._settings.encoding))
             if (url := fitted[-1].url) is not None:
                 ref.url = url

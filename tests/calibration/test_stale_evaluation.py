@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.calibration.test_evaluate import mixed_pages, policy
+from tests.calibration.evaluations import mixed_pages, policy
 from tests.evaluation.oracle import Oracle
 
 from stakes.calibration.evaluate import EvaluationOptions, evaluate, regrade

@@ -53,6 +53,11 @@ def row(name: str, index: int, question: str = HIGH, image: bytes | None = None)
     return {**rows[name], **common}
 
 
+def mixed(name: str, count: int) -> list[dict[str, Any]]:
+    """Rows with questions of the low and the high tier in turn."""
+    return [row(name, i, HIGH if i % 2 else LOW) for i in range(count)]
+
+
 def write_copy(name: str, folder: Path, rows: list[dict[str, Any]], shards: int = 1) -> Path:
     """A copy of the benchmark as the hub's repository has it; returns the repository's folder."""
     import datasets

@@ -1,11 +1,7 @@
 """Benchmarks by the paper's protocol: rows numbered from the split's start, images scaled, tiers filled, no overlap."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +12,10 @@ from PIL import Image
 
 pytest.importorskip("datasets")
 
-from tests.data.hub.tables import HIGH, LOW, picture, row, write_copy
+from tests.data.hub.tables import HIGH, LOW, mixed, picture, row, write_copy
 
 from stakes.data.export import page_samples
 from stakes.data.hub import MIN_NATIVE, RowRange, Scan, scaled_size, scan, write
-from stakes.data.hub.rows import parquet_files, read_rows
 from stakes.data.hub.sources import SOURCES, find_source
 from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput
@@ -36,10 +31,6 @@ def size_of(sample: Sample) -> tuple[int, int]:
     image = sample.load()
     assert isinstance(image, Image.Image)
     return image.size
-
-
-def _mixed(name: str, count: int) -> list[dict[str, Any]]:
-    return [row(name, i, HIGH if i % 2 else LOW) for i in range(count)]
 
 
 def _ids(samples: list[Sample]) -> list[str]:
@@ -58,7 +49,7 @@ def _ids(samples: list[Sample]) -> list[str]:
 def test_each_layout_becomes_samples(
     tmp_path: Path, name: str, id_: str, document: str, answers: tuple[str, ...]
 ) -> None:
-    copy = write_copy(name, tmp_path, _mixed(name, 4))
+    copy = write_copy(name, tmp_path, mixed(name, 4))
     low, high = list(scan(name, QWEN, per_tier=1, parquet=copy))
     assert (high.id, high.document, high.answers) == (id_, document, answers)
     assert (high.task, high.tier, low.tier) == (name, "high", "low")
@@ -66,27 +57,16 @@ def test_each_layout_becomes_samples(
 
 
 def test_chartqa_has_neither_ids_nor_documents_so_row_number_and_bytes_are_used(tmp_path: Path) -> None:
-    samples = list(scan("chartqa", QWEN, per_tier=2, parquet=write_copy("chartqa", tmp_path, _mixed("chartqa", 4))))
+    samples = list(scan("chartqa", QWEN, per_tier=2, parquet=write_copy("chartqa", tmp_path, mixed("chartqa", 4))))
     assert _ids(samples) == [f"chartqa_test_{i:05d}" for i in range(4)]
     documents = [sample.document for sample in samples]
     assert documents[0] == documents[1] != documents[2] == documents[3]
     assert [sample.answers for sample in samples] == [("0",), ("1",), ("2",), ("3",)]
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_the_hubs_reader_and_ours_give_the_same_rows(tmp_path: Path, name: str) -> None:
-    copy = write_copy(name, tmp_path, _mixed(name, 11), shards=2)
-    source = replace(SOURCES[name], repo=str(copy))  # datasets streams a folder as it streams a repository
-    for start in (0, 4, 7):
-        streamed = list(read_rows(source, start=start))
-        assert streamed == list(read_rows(source, parquet=copy, start=start))
-        assert len(streamed) == 11 - start
-        assert set(streamed[0]) == set(source.columns)
-
-
 @pytest.mark.parametrize("shards", [1, 3])
 def test_rows_are_numbered_from_the_start_of_the_split_whatever_the_shards(tmp_path: Path, shards: int) -> None:
-    copy = write_copy("docvqa", tmp_path, _mixed("docvqa", 20), shards)
+    copy = write_copy("docvqa", tmp_path, mixed("docvqa", 20), shards)
     scanned = scan("docvqa", QWEN, per_tier=3, start=7, parquet=copy)
     assert _ids(list(scanned)) == [f"docvqa_val_{1000 + i}" for i in range(7, 13)]
     assert scanned.rows == RowRange("docvqa", "validation", 7, 6)
@@ -143,14 +123,14 @@ def test_a_scaled_image_keeps_its_shape_and_is_enlarged_no_further_than_needed(
 
 
 def test_task_identity_puts_a_whole_benchmark_into_one_tier(tmp_path: Path) -> None:
-    copy = write_copy("vqav2", tmp_path, _mixed("vqav2", 6))
+    copy = write_copy("vqav2", tmp_path, mixed("vqav2", 6))
     scanned = scan("vqav2", QWEN, per_tier=4, signal=TaskIdentity({"vqav2": "low"}), parquet=copy)
     assert [sample.tier for sample in scanned] == ["low"] * 4
     assert scanned.rows.scanned == 4
 
 
 def test_a_set_that_starts_in_or_runs_into_another_is_refused(tmp_path: Path) -> None:
-    copy = write_copy("docvqa", tmp_path, _mixed("docvqa", 30))
+    copy = write_copy("docvqa", tmp_path, mixed("docvqa", 30))
     pilot = RowRange("docvqa", "validation", 0, 8)
     later = RowRange("docvqa", "validation", 20, 5)
     with pytest.raises(BadInput, match="reached row 3, which is excluded .*start it at row 8 or after"):
@@ -181,7 +161,7 @@ def test_a_split_that_ends_too_early_is_an_error_with_the_counts(tmp_path: Path)
 
 
 def test_a_written_set_reads_back_and_records_its_rows(tmp_path: Path) -> None:
-    copy = write_copy("docvqa", tmp_path / "copy", _mixed("docvqa", 12))
+    copy = write_copy("docvqa", tmp_path / "copy", mixed("docvqa", 12))
     out = tmp_path / "out"
     write(scan("docvqa", QWEN, per_tier=3, start=2, parquet=copy), out)
     samples = read_samples(out / "samples.jsonl")
@@ -216,61 +196,6 @@ def test_bad_rows_are_named_by_their_number(tmp_path: Path) -> None:
         first(answers=None)
     with pytest.raises(BadInput, match="row 5 of docvqa has no question"):
         first(question=" ")
-
-
-def test_copies_that_are_not_whole_are_refused(tmp_path: Path) -> None:
-    docvqa = SOURCES["docvqa"]
-    copy = write_copy("docvqa", tmp_path / "a", _mixed("docvqa", 9), shards=3)
-    files = parquet_files(docvqa, copy)
-    assert [file.name[:16] for file in files] == ["validation-00000", "validation-00001", "validation-00002"]
-    files[1].unlink()
-    with pytest.raises(BadInput, match="holds the shards 0, 2 of 3; row numbers need every shard"):
-        read_rows(docvqa, parquet=copy)
-    with pytest.raises(BadInput, match="no file test-.* for chartqa, but validation-00000"):
-        read_rows(SOURCES["chartqa"], parquet=copy)
-    with pytest.raises(BadInput, match="there is no parquet file or folder"):
-        read_rows(docvqa, parquet=tmp_path / "none")
-    with pytest.raises(BadInput, match="row 0 or later, not at -1"):
-        read_rows(docvqa, parquet=copy, start=-1)
-    with pytest.raises(BadInput, match="is not textvqa as the hub has it: no column question_id, image_id among"):
-        list(read_rows(SOURCES["textvqa"], parquet=files[0]))
-    files[0].write_bytes(b"PAR1 but no more")
-    with pytest.raises(BadInput, match="cannot be read as parquet"):
-        list(read_rows(docvqa, parquet=files[0]))
-
-
-def test_two_configs_in_one_folder_are_distinguished(tmp_path: Path) -> None:
-    write_copy("docvqa", tmp_path / "both", _mixed("docvqa", 2))
-    other = write_copy("infographicvqa", tmp_path / "other", _mixed("infographicvqa", 2))
-    (other / "InfographicVQA").rename(tmp_path / "both" / "InfographicVQA")
-    for name in ("docvqa", "infographicvqa"):
-        (file,) = parquet_files(SOURCES[name], tmp_path / "both")
-        assert file.parent.name.lower() == name
-    with pytest.raises(BadInput, match="textvqa could be in .*DocVQA and .*InfographicVQA"):
-        parquet_files(SOURCES["textvqa"], tmp_path / "both")
-
-
-def test_without_the_extra_the_command_to_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    copy = write_copy("docvqa", tmp_path, _mixed("docvqa", 2))
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for place in (None, copy):
-        with pytest.raises(BadInput, match=r"run: pip install 'stakes\[hub\]'"):
-            next(read_rows(SOURCES["docvqa"], parquet=place))
-
-
-def test_an_unreachable_hub_is_one_sentence(tmp_path: Path) -> None:
-    code = (
-        "from stakes.data.hub.rows import read_rows; from stakes.data.hub.sources import SOURCES; "
-        "from stakes.errors import BadInput\n"
-        "try: next(read_rows(SOURCES['docvqa']))\n"
-        "except BadInput as error: print(error)"
-    )
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout.startswith("lmms-lab/DocVQA cannot be read from the hub (")
-    assert run.stdout.strip().endswith("or give a local copy as parquet")
-    assert run.stdout.count("\n") == 1
 
 
 def test_an_unknown_benchmark_or_family_is_named() -> None:

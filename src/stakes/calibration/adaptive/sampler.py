@@ -88,8 +88,8 @@ def sample_adaptively(
 ) -> AdaptiveResult:
     """Choose budgets on few answers.
 
-    ``sizes.asked``: questions by row and tier; its ``wrong`` is not read. A row is a document, or a slice of the one
-    that ``owners`` names, the first of which has every tier that the document has.
+    ``sizes.asked``: the number of questions by row and tier; ``sizes.wrong`` is not read. A row is a document, or a
+    slice of one. ``owners`` names the document of each row. A document's first slice holds all of its tiers.
     """
     sampling = sampling or AdaptiveSampling()
     sampler = _Sampler(sizes, terms, ask, sampling, owners)

@@ -1,4 +1,4 @@
-"""``stakes tokens``: how many visual tokens per image takes, and what a budget makes of it."""
+"""``stakes tokens``: how many visual tokens an image takes, and what a budget makes of it."""
 
 import re
 from pathlib import Path

@@ -102,8 +102,7 @@ class Readiness:
             return False, "shutting down"
         if time.monotonic() - self._checked > _FRESH_S:
             try:
-                status, _ = await self.upstream.call(f"{self.upstream.base}/models", _READY_S)
-                self._answers = status < 500
+                self._answers = await self.upstream.status(f"{self.upstream.base}/models", _READY_S) < 500
             except NETWORK_ERRORS:
                 self._answers = False
             self._checked = time.monotonic()

@@ -74,6 +74,8 @@ def _sentence(error: ValidationError) -> str:
         return message.removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         return f"there is no setting {name!r}"
+    if first["type"] == "missing":  # its input is all that was given, keys too
+        return f"the setting {name!r} is missing; give it"
     value = "" if first["loc"][0] in _SECRET else f", not {first['input']!r}"
     return message.replace("Input should", f"{name} should") + value
 
@@ -99,7 +101,7 @@ class Limits(_Section):
     pixels: int = _positive(
         MAX_PIXELS, "Largest image.", Option("max_megapixels", float, 89.0, least=0.001, parse=lambda n: int(n * 1e6))
     )
-    request_pixels: int = _positive(2 * MAX_PIXELS, "Most pixels in all images of a request.")
+    request_pixels: int = _positive(250_000_000, "Most pixels in all images of a request that are decoded.")
     side: int = _positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
     header_bytes: int = _positive(32 << 10, "Largest headers in bytes.")
     header_s: float = _positive(20.0, "Seconds until the headers are complete.")

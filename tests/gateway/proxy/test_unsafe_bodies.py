@@ -275,7 +275,7 @@ def test_many_texts_and_one_image_in_one_message_are_read(front: Gateway, http: 
 
 def test_many_pixels_in_few_bytes_are_refused_before_any_is_decoded(upstream: Upstream, http: httpx.Client) -> None:
     url = url_of(encoded(Image.new("L", (4000, 4000)), "WEBP", lossless=True), "image/webp")
-    with gateway(upstream.url, limits=Limits(request_pixels=40_000_000), fail="open") as front:
+    with gateway(upstream.url, limits=Limits(request_pixels=40_000_000, pixels=20_000_000), fail="open") as front:
         began = time.perf_counter()
         refused = http.post(f"{front.base_url}/chat/completions", json=ask("What is the total?", *[url] * 3))
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "too_many_pixels")

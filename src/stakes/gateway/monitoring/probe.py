@@ -236,10 +236,11 @@ async def _check_tokens(upstream: Upstream, result: ProbeResult) -> UpstreamChec
 
 
 async def _is_gateway(upstream: Upstream) -> bool:
-    """Whether it has the ``/readyz`` of a stakes gateway."""
+    """Whether it has the ``/readyz`` of a stakes gateway; asked without the key, which is for the base address."""
+    address, timeout = f"{upstream.base.removesuffix('/v1')}/readyz", aiohttp.ClientTimeout(total=_CHECK_S)
     try:
-        _, body = await upstream.call(f"{upstream.base.removesuffix('/v1')}/readyz", _CHECK_S)
-        return "tokens_follow" in json.loads(body)
+        async with upstream.session.get(address, timeout=timeout, auto_decompress=True) as reply:
+            return "tokens_follow" in json.loads(await reply.read())
     except (*NETWORK_ERRORS, ValueError, TypeError):
         return False
 

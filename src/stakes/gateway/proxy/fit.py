@@ -198,9 +198,6 @@ class Preparer:
             raise Refused(422, "too_many_images", f"a request may hold {most} images at most")
         plan.fetched = await self._fetch(call, policy.family)
         refs, images = await self._workers.run(self._measure, call, policy.family)
-        if sum(image.width * image.height for image in images) > self._settings.limits.request_pixels:
-            allowed = self._settings.limits.request_pixels / 1e6
-            raise Refused(422, "too_many_pixels", f"the images of a request may have {allowed:g} megapixels together")
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
         if self._settings.keep_images:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
@@ -209,6 +206,7 @@ class Preparer:
             plan.body = await self._workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
         else:
+            self._check_pixels(images)
             plan.grant = plan.rules.controller.grant(choice.tier, plan.natives, choice.budget)
             plan.budgets = plan.grant.budgets
             if plan.grant.reason:
@@ -251,6 +249,14 @@ class Preparer:
         by_pixels = self._settings.actuator == "pixels"
         refs = [ref for ref in call.images if is_data_url(ref.url) and not (by_pixels and ref.detail == "low")]
         return refs, [measure(ref.url, family, self._settings.limits) for ref in refs]
+
+    def _check_pixels(self, images: Sequence[MeasuredImage]) -> None:
+        """Refuse a request whose images would take too long to decode; other actuators and observing decode none."""
+        allowed = max(self._settings.limits.request_pixels, self._settings.limits.pixels)
+        decodes = self._settings.actuator == "pixels" and not self._observing
+        if decodes and sum(image.width * image.height for image in images) > allowed:
+            message = f"the images of a request may have {allowed / 1e6:g} megapixels together"
+            raise Refused(422, "too_many_pixels", message)
 
     def fit(
         self,

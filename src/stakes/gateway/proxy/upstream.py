@@ -135,6 +135,12 @@ class Upstream:
             out["authorization"] = self._authenticator.upstream.decode("latin-1")
         return out
 
+    async def status(self, address: str, seconds: float) -> int:
+        """The status that a GET of the gateway's own returns; the body is not read."""
+        timeout, headers = aiohttp.ClientTimeout(total=seconds), self.headers((), changed=False)
+        async with self.session.get(address, headers=headers, timeout=timeout) as reply:
+            return reply.status
+
     async def call(self, address: str, seconds: float, body: bytes | None = None) -> tuple[int, bytes]:
         """Status and body of a request of the gateway's own: a GET, or a POST of JSON where it has a body."""
         method, headers = ("POST", (_JSON,)) if body else ("GET", ())

@@ -95,10 +95,12 @@ def wanted(page: Page, question: Question) -> float:
         return 1.0 if question.field in HARD else 0.6
     if page.family == "receipts":
         return 1.0 if question.field in FIRST else 0.7
+    if page.family == "shapes":
+        return 1.0 if question.field == "count" else 0.3
     if page.family != "forms" or question.box is None:
         return 1.0
     height = question.box[3] - question.box[1]
-    return 0.4 if height >= 16 else 0.65 if height >= 12 else 1.0
+    return 0.35 if height >= 16 else 0.6 if height >= 12 else 1.0
 
 
 def fill(row: np.ndarray, page: Page, rng: random.Random, augment: bool = True) -> int:

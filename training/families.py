@@ -1,4 +1,4 @@
-"""The page families that the reader is trained on: the six of the package and ``receipts``.
+"""The page families that the reader is trained on: the six of the package, ``receipts`` and ``documents``.
 
 On training pages of the package's families, 30 % of the amounts and dates are written as on receipts. Calibration and
 test pages are those of ``stakes.data.synthetic``.
@@ -10,18 +10,19 @@ from stakes.data import synthetic
 from stakes.data.synthetic.dice import Dice, roll
 from stakes.data.synthetic.page import Page
 from stakes.data.synthetic.values import MONTHS, TRAINING_FORMATS
-from training import receipts
+from training import documents, receipts
 
-FAMILIES = (*synthetic.FAMILIES, "receipts")
-SIZES = synthetic.SIZES | {"receipts": receipts.SIZES}
+_PAINTERS = {"receipts": receipts.paint, "documents": documents.paint}
+FAMILIES = (*synthetic.FAMILIES, *_PAINTERS)
+SIZES = synthetic.SIZES | {"receipts": receipts.SIZES, "documents": documents.SIZES}
 
 
 def draw(family: str, seed: int, split: str = "train", density: float = 1.0, *, plain: bool = False) -> Page:
     """The page of this family, split and seed; see ``stakes.data.synthetic.draw``."""
-    if family == "receipts":
+    if family in _PAINTERS:
         dice = roll(family, split, seed)
         dice.training &= not plain
-        return receipts.paint(dice, density).finish(family, f"{family}/{split}/{seed:06d}")
+        return _PAINTERS[family](dice, density).finish(family, f"{family}/{split}/{seed:06d}")
     TRAINING_FORMATS.update(money=_small_amount, date=_day_first)
     try:
         return synthetic.draw(family, seed, split, density, plain=plain)

@@ -26,10 +26,13 @@ from training.examples import Layout, crop, fill
 
 from training import families
 
-WEIGHTS = {"forms": 0.38, "charts": 0.09, "infographics": 0.05, "signs": 0.05, "shapes": 0.07, "swatches": 0.01}
-WEIGHTS |= {"receipts": 0.35}
-PLAIN = {"receipts": 0.12}  # the share of plain pages, whatever the schedule says: real receipts are worn
-DENSITY = {"forms": (0.95, 1.3)}  # of every other page; small print is learnt last, so forms show more of it
+WEIGHTS = {"forms": 0.30, "charts": 0.08, "infographics": 0.03, "signs": 0.03, "shapes": 0.05, "swatches": 0.01}
+WEIGHTS |= {"receipts": 0.25, "documents": 0.25}
+PLAIN = {
+    "receipts": 0.12,
+    "documents": 0.15,
+}  # the share of plain pages, whatever the schedule says: real pages are worn
+DENSITY = {"forms": (1.0, 1.35)}  # of every other page; small print is learnt last, so forms show more of it
 # windows of the first three families; an architecture may have sizes of its own
 CROPS = {"cards": (280, 168), "panels": (392, 280), "halves": (560, 420)}
 Sizes = dict[str, tuple[int, int]]

@@ -42,8 +42,9 @@ LEVELS = [
 ]
 # asked of one row: about half of what a page can be asked, so that a page teaches something new each time it is used
 QUESTIONS = {"cards": 3, "panels": 4, "halves": 8, "forms": 16, "charts": 7, "infographics": 12}
-QUESTIONS |= {"signs": 4, "shapes": 6, "swatches": 1, "receipts": 12}
-GRIDS = {"receipts": (6, 3)}  # of a canvas, in the legible range and below; else 16 and 8. Receipts have many canvases
+QUESTIONS |= {"signs": 4, "shapes": 6, "swatches": 1, "receipts": 12, "documents": 12}
+# Of a canvas, in the legible range and below; else 16 and 8. Receipts have many canvases.
+GRIDS = {"receipts": (6, 3), "documents": (10, 5)}
 
 
 def shares(level: int) -> list[float]:
@@ -77,7 +78,7 @@ def head_weight(level: int, fraction: float) -> float:
 
 def plain(fraction: float) -> float:
     """The share of pages like those that it will be asked about, without odd letters and names: most at the end."""
-    return 0.15 if fraction < 0.6 else 0.6
+    return 0.15 if fraction < 0.55 else 0.6
 
 
 def kind(level: int, rng: random.Random) -> str:

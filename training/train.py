@@ -34,7 +34,7 @@ from training.examples import FIELD_CLASSES
 from training.forward import Prefix
 from training.heads import Heads, answer_loss, head_loss
 from training.optim import Optimizer
-from training.pool import Pool, Ring
+from training.pool import PLAIN, Pool, Ring
 from training.receipts.look import add_typefaces
 from training.state import Progress, export, load_state, load_travelled, read_progress, save_state
 
@@ -49,6 +49,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--seconds", type=float, default=1450, help="length of the whole plan, over all calls")
     p.add_argument("--until", type=float, help="stop (and save) after this many seconds of the plan")
     p.add_argument("--init", type=Path, help="start from these weights, or from a run's export/ and optimizer")
+    p.add_argument("--seed", type=int, default=0, help="first page seed, where no saved state tells it")
     p.add_argument("--skip", type=float, default=0.0, help="with --init: start the schedule at this fraction")
     p.add_argument("--level", type=int, help="start at this level of schedule.LEVELS, whatever was saved")
     p.add_argument("--window", type=int, help="with --init: the encoder's window in pixels from now on")
@@ -136,7 +137,7 @@ def first_seed(a: argparse.Namespace) -> int:
     for path in (a.run / "state.safetensors", a.init / "optimizer.safetensors" if a.init else None):
         if path and path.exists():
             return read_progress(path).next_seed
-    return 0
+    return a.seed
 
 
 def name_of(ring: Ring, cells: int, deleted: bool) -> str:
@@ -217,7 +218,7 @@ def main() -> None:
         geo = trainer.run.geometry(gh, gw, full and rng.random() < 0.15, device)
         b = schedule.batch_size(ring.kind, geo.tokens, a.tokens)
         nq = schedule.questions(ring.kind)
-        batch = prepare(ring.sample(b), geo, nq, trainer.dtype, ring.kind != "forms", relit=ring.kind == "receipts")
+        batch = prepare(ring.sample(b), geo, nq, trainer.dtype, ring.kind != "forms", relit=ring.kind in PLAIN)
         keep = random_keep(batch, rng) if a.deleted and full and rng.random() < a.deleted else None
         lr = schedule.learning_rate(fraction, done if fresh else 10**9, a.lr, a.flat)
         stats = trainer.step(batch, geo, lr, schedule.head_weight(progress.level, fraction), keep)

@@ -12,6 +12,7 @@ from PIL import Image
 from training.families import SIZES, draw
 from training.receipts import FIELDS, look, shops, wear, wording
 from training.receipts.countries import COUNTRIES, AmountStyle, choose, date
+from training.receipts.lines import center, span, wrap
 from training.receipts.roll import Warp
 from training.receipts.sums import Bill
 
@@ -107,7 +108,8 @@ def test_questions_are_unique_ascii_and_about_known_fields(
         for question in page.questions:
             (answer,) = question.answers
             assert question.field in FIELDS
-            assert 1 <= len(answer) <= shops.LONGEST
+            trained_name = question.field == "company" and "/train/" in page.document
+            assert 1 <= len(answer) <= (shops.LONGEST_NAME if trained_name else shops.LONGEST)
             assert (question.text + answer).isascii()
             assert "{" not in question.text
 
@@ -159,9 +161,39 @@ def test_amounts_follow_the_country() -> None:
 def test_shop_names_fit_an_answer_and_vary() -> None:
     dice = roll("receipts", "train", 3)
     names = [shops.shop(dice, choose(dice)) for _ in range(600)]
-    assert all(2 <= len(n) <= shops.LONGEST and n.isascii() and n == n.strip() for n in names)
+    assert all(2 <= len(n) <= shops.LONGEST_NAME and n.isascii() and n == n.strip() for n in names)
     assert all(n.count("(") == n.count(")") for n in names)
     assert len({*names}) > 590
+    assert sum(len(n.split()) >= 4 for n in names) > 150
+    held_out = roll("receipts", "test", 3)
+    assert all(len(shops.shop(held_out, choose(held_out))) <= shops.LONGEST for _ in range(600))
+
+
+def test_a_double_width_name_is_broken_into_lines_of_the_same_letters() -> None:
+    style = look.draw_look(roll("receipts", "test", 1), 1.0)
+    name = center(span("NORTHGATE PAINT AND GARDEN TOOLS")).restyled(wide=True)
+    narrow, broken = (wrap([line], style, 18, 300) for line in (name, name.restyled(broken=True)))
+    assert not any(line.wide for line in narrow)
+    assert len(broken) > len(narrow)
+    assert all(line.wide and style.face(18, False, True).width(line.cells[0].text) <= 300 for line in broken)
+    assert " ".join(line.cells[0].text for line in broken) == name.cells[0].text
+    endless = center(span("X" * 60)).restyled(wide=True, broken=True)
+    assert not any(line.wide for line in wrap([endless], style, 18, 300))
+
+
+def test_some_training_receipts_are_small_print_on_a_large_page() -> None:
+    def small(split: str) -> int:
+        pages = some(60, split)
+        large = [page for page in pages if page.image.size in look.LARGE]
+        heights = [median(q.box[3] - q.box[1] for q in page.questions if q.box) for page in large]
+        return sum(h <= 18 for h in heights)
+
+    assert small("train") > small("test")
+
+
+def test_only_training_receipts_have_pale_ink() -> None:
+    pale = {s: sum(look.draw_look(roll("receipts", s, seed), 1.0).ink[2] > 200 for seed in range(200)) for s in SPLITS}
+    assert pale["train"] > pale["test"] + 5
 
 
 def test_every_language_has_every_label_and_street() -> None:

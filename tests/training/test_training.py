@@ -187,7 +187,8 @@ def test_the_schedule_covers_every_budget_and_sums_to_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "expected"), [("forms", {0.4, 0.65, 1.0}), ("charts", {0.6, 1.0}), ("signs", {1.0})]
+    ("family", "expected"),
+    [("forms", {0.35, 0.6, 1.0}), ("charts", {0.6, 1.0}), ("shapes", {0.3, 1.0}), ("signs", {1.0})],
 )
 def test_what_is_read_early_is_asked_less_often(family: str, expected: set[float]) -> None:
     page = pages.draw(family, 3, split="train")
@@ -208,11 +209,13 @@ def test_pages_become_plain_towards_the_end() -> None:
     assert not np.array_equal(drawn[0.0], drawn[1.0])
 
 
-def test_workers_draw_receipts_next_to_the_families_of_the_package() -> None:
-    assert {*WEIGHTS} == {*families.FAMILIES} == {*pages.FAMILIES, "receipts"}
-    slots = np.zeros((1, max(Layout(*size).bytes for size in families.SIZES["receipts"])), np.uint8)
-    ((_, kind, width, height),) = draw_into(slots, lambda: 0, "receipts", 3, random.Random(3), "train", {}, 0.0)
-    assert kind == "receipts"
+@pytest.mark.parametrize("family", ["receipts", "documents"])
+def test_workers_draw_families_that_the_package_has_not(family: str) -> None:
+    assert {*WEIGHTS} == {*families.FAMILIES} == {*pages.FAMILIES, "receipts", "documents"}
+    assert sum(WEIGHTS.values()) == pytest.approx(1)
+    slots = np.zeros((1, max(Layout(*size).bytes for size in families.SIZES[family])), np.uint8)
+    ((_, kind, width, height),) = draw_into(slots, lambda: 0, family, 3, random.Random(3), "train", {}, 0.0)
+    assert kind == family
     layout = Layout(width, height)
     assert unpack(torch.from_numpy(slots[:, : layout.bytes]), layout)["n"].item() >= 6
 

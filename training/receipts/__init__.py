@@ -8,7 +8,7 @@ from PIL import Image
 from training.receipts import wear
 from training.receipts.blocks import articles, closing, document, merchant, tax_table
 from training.receipts.lines import Line, center, gap, height, print_lines, span, wrap
-from training.receipts.look import SIZES, Look, Size, canvas_size, draw_look
+from training.receipts.look import LARGE, SIZES, Look, Size, canvas_size, draw_look
 from training.receipts.roll import Paper, Roll, Warp
 from training.receipts.sums import Bill, card_slip, sums
 from training.receipts.wording import QUESTIONS, Till
@@ -20,6 +20,7 @@ __all__ = ["FIELDS", "SIZES", "paint"]
 
 FIELDS = tuple(QUESTIONS)
 LEGIBLE = 0.3  # the share of an answer's ink that must be left
+NARROWEST, PALEST = 4.5, 60  # of small print: mean width of a letter in pixels, level of the ink
 IMPORTANT = ("total", "date", "company")  # their answers stay free of marks
 
 
@@ -32,7 +33,11 @@ def paint(dice: Dice, density: float) -> Canvas:
     line_width = look.chars * look.letter_width  # in units of the type size
     rough = 1.05 * height(wrap(plain, look, 20, line_width * 20), look.leading)
     size = canvas_size(dice, 0.92 * rough / line_width)
-    paper = _paper(dice, look, lines, size)
+    paper = None
+    if dice.training and dice.chance(0.15):
+        size = dice.choice(LARGE)
+        paper = _small_paper(dice, look, lines, size)
+    paper = paper or _paper(dice, look, lines, size)
     roll = Roll(size, dice)
     print_lines(roll, wrap(lines, look, paper.point, paper.width), look, paper)
     if dice.training:
@@ -100,6 +105,20 @@ def _paper(dice: Dice, look: Look, lines: list[Line], size: Size) -> Paper:
     margin = width * share - inner
     edge = (left - margin / 2, top - dice.uniform(5, 40), left + inner + margin / 2, top + used + dice.uniform(5, 90))
     return Paper(point, (left, top), inner, edge if share < 1.05 else (-90.0, -90.0, width + 90.0, tall + 90.0))
+
+
+def _small_paper(dice: Dice, look: Look, lines: list[Line], size: Size) -> Paper | None:
+    """The position of a receipt in small print somewhere on a large page; None where it is too tall or too pale."""
+    width, tall = size
+    point = max(dice.choice((9.0, 9.5, dice.uniform(9, 13))), NARROWEST / look.letter_width)
+    inner = min(width * 0.95, point * look.chars * look.letter_width)
+    used = point * height(wrap(lines, look, point, inner), look.leading)
+    if used > tall * 0.97 or look.ink[0] > PALEST:
+        return None
+    left, top = dice.uniform(0.02, 0.98) * (width - inner), dice.uniform(0, 0.7) * (tall - used) + 2
+    sides, below = dice.uniform(4, 40), dice.uniform(5, 90)
+    edge = (left - sides, top - dice.uniform(5, 40), left + inner + sides, top + used + below)
+    return Paper(point, (left, top), inner, edge if dice.chance(0.4) else (-90.0, -90.0, width + 90.0, tall + 90.0))
 
 
 def _worn(roll: Roll, look: Look, paper: Paper) -> Image.Image:

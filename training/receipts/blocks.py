@@ -19,6 +19,8 @@ def merchant(till: Till) -> list[Line]:
     scale = dice.weighted((1.0, 1.15, 1.3, 1.6), (5, 2, 2, 1))
     name = center(span(shop, *till.questions("company")))
     name = name.restyled(scale=scale, bold=dice.chance(0.4), wide=dice.chance(0.2))
+    if dice.training and dice.chance(0.5):
+        name = name.restyled(broken=True, wide=dice.chance(0.45))
     lines = [*_above(till), name]
     if dice.chance(0.35):
         lines.append(_registration(till))

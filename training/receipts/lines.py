@@ -48,6 +48,7 @@ class Line:
     scale: float = 1.0
     bold: bool = False
     wide: bool = False  # in double-width letters
+    broken: bool = False  # where too long, broken into lines of the same letters instead of printed smaller
     foreign: bool = False  # in another typeface than the till's: a logo, a note typed onto the image
     kind: str = "text"  # "text", "rule", "gap", "barcode"
     fill: str = ""  # the characters that a rule repeats; a rule without is drawn
@@ -104,7 +105,7 @@ def wrap(lines: list[Line], look: Look, size: float, width: float) -> list[Line]
             out.append(line)
             continue
         letters = _face(look, line, size)
-        if any(letters.width(c.text) > width for c in line.cells) and (line.scale > 1 or line.wide):
+        if (line.scale > 1 or line.wide) and _too_long(line, letters, width):
             line = line.restyled(scale=min(line.scale, 1.15), wide=False)
             letters = _face(look, line, size)
         for part in _separate(line, letters, width):
@@ -113,6 +114,13 @@ def wrap(lines: list[Line], look: Look, size: float, width: float) -> list[Line]
             else:
                 out.append(part)
     return out
+
+
+def _too_long(line: Line, letters: Face, width: float) -> bool:
+    """Whether a cell is too long for the width; where the line may be broken, whether a word is."""
+    texts = [c.text for c in line.cells]
+    parts = [word for text in texts for word in text.split()] if line.broken else texts
+    return any(letters.width(part) > width for part in parts)
 
 
 def _separate(line: Line, letters: Face, width: float) -> list[Line]:

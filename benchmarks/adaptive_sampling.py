@@ -1,142 +1,172 @@
-"""Adaptive sampling with a third of the passes against all of them: simulated answers, saved ones, and the guarantee.
+"""Adaptive sampling against all answers: passes and regret on simulated calibrations and on logs of a real reader.
 
-    python benchmarks/adaptive_sampling.py [--log policy.outcomes.jsonl] [--repeats 6]
+    python benchmarks/adaptive_sampling.py [--log forms.outcomes.jsonl]... [--repeats 12] [--size 300]
 
-Simulated: 300 + 300 questions at 13 budgets (``certify.power``), curves of ``benchmarks.scenarios``; the table is the
-true CWE of the adaptive choice minus that of the choice on all 7,800 answers (``pooled`` both times). Saved: documents
-of a log are split at random; two thirds are sampled adaptively and also used whole, both choices are tested on the
-rest. Guarantee: without a pass limit, how often the truly best choice is ruled out; where nothing matters (``flat``), a
-given one. (The same where pages differ in size: ``adaptive_sizes.py``.)
+A pass is one question answered at one budget. Regret is the true CWE of the chosen budgets minus the smallest possible
+one, over cost ratios of 2, 3, 5 and 10 at the paper's mean budget; "all" is the choice of ``pooled`` on every answer.
+
+Simulated: 300 + 300 questions at 13 budgets, one and four on a document. The curves are the published ones, those of
+the embedded reader (docs/results/reader.json), made up and random ones (``benchmarks.scenarios``). ``uneven``: half of
+the questions on documents of one, with the published curves; the other half on documents of 30 whose tiers' curves are
+swapped. Logs: documents are drawn from the log with replacement, and the log's own curves are the truth. Certificates:
+the adaptive choice is made on the part that a certificate chooses on; the other part is asked at the chosen budgets and
+at uniform. A log is made by
+
+    stakes calibrate --pages forms --per-tier 300 --signal tier -o forms.json
 """
 
 import argparse
+import json
 import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.replay import replay, sliced
-from benchmarks.scenarios import TRIED, flat, published
+from benchmarks.replay import KnownAnswers
+from benchmarks.scenarios import GRID, RANDOM, TRIED, Curves, flat, published
 
 from stakes.budgets.curve import Curve, cwe_at
-from stakes.calibration.adaptive.sampler import AdaptiveSampling, sample_adaptively
-from stakes.calibration.by_document import ByDocument, by_document
-from stakes.calibration.certify.power import simulate
-from stakes.calibration.estimators import Terms, choose
+from stakes.calibration.adaptive.candidates import Candidates
+from stakes.calibration.adaptive.sampler import sample_adaptively
+from stakes.calibration.certify.certificate import certify
+from stakes.calibration.estimators import ChosenBudgets, Terms, choose
 from stakes.evaluation.outcome_log import read_outcomes
 
+READER = Path(__file__).resolve().parents[1] / "docs/results/reader.json"
 RATIOS = (2, 3, 5, 10)
-SHARE = 0.35
+PER_DOCUMENT = (1, 4)
 MEAN = 304
-COARSE = (32, 160, 304, 448, 576)
+Make = Callable[[np.random.Generator], Curves]
+Trial = tuple[float, float, float]
+"""Share of the passes, regret, regret with all answers."""
 
 
-def terms(measured: ByDocument, ratio: float) -> Terms:
-    """The paper's mean budget at a cost ratio."""
-    return Terms({"high": ratio, "low": 1.0}, measured.counts, MEAN * sum(measured.counts.values()))
+def reader(mechanism: str) -> Curves:
+    """Curves of the embedded reader on forms."""
+    rows = json.loads(READER.read_text())["tables"]["curves"]["rows"]
+    found = {tier: errors for source, by, tier, *errors in rows if (source, by) == ("embedded", mechanism)}
+    return {tier: Curve(GRID, [float(error) for error in found[tier]], 300) for tier in ("high", "low")}
 
 
-def pass_limit(measured: ByDocument) -> int:
-    """A third of the passes, and a little."""
-    return int(SHARE * len(measured.budgets) * sum(measured.counts.values()))
+def fixed(make: Callable[[], Curves]) -> Make:
+    """Curves that are the same every time."""
+    return lambda _: make()
 
 
-def simulated(repeats: int) -> None:
-    """The table of scenarios by cost ratios."""
-    print(f"simulated, {repeats} calibrations a cell: CWE of the adaptive choice minus that of all answers")
-    print(f"{'':14}" + "".join(f"{f'r = {r}':>10}" for r in RATIOS) + f"{'passes':>10}{'same':>8}{'ruled out':>11}")
-    every = []
-    for name, make in TRIED.items():
-        truth, rng, row, took, same, out = make(), np.random.default_rng(21), [], [], [], []
-        for _ in range(repeats):
-            measured, gaps = simulate(truth, {"high": 300, "low": 300}, rng), []
-            for ratio in RATIOS:
-                on = terms(measured, ratio)
-                full = choose(measured, on, "pooled").budgets
-                found = sample_adaptively(
-                    measured, on, replay(measured), AdaptiveSampling(max_passes=pass_limit(measured))
-                )
-                gaps.append(
-                    cwe_at(truth, found.budgets, on.costs, on.counts) - cwe_at(truth, full, on.costs, on.counts)
-                )
-                took.append(found.passes / found.of)
-                same.append(found.budgets == full)
-                out.append(found.ruled_out / found.candidates)
-            row.append(gaps)
-        means = np.mean(row, axis=0)
-        every.append(means)
-        print(
-            f"{name:14}"
-            + "".join(f"{gap:+10.4f}" for gap in means)
-            + f"{max(took):10.1%}{np.mean(same):8.0%}{np.mean(out):11.0%}",
-            flush=True,
+MONOTONE: Mapping[str, Make] = {
+    "published": fixed(published),
+    "reader, resolution": fixed(lambda: reader("resolution")),
+    "reader, deletion": fixed(lambda: reader("deletion")),
+    **{name: fixed(TRIED[name]) for name in ("unequal", "halved")},
+    **{name: RANDOM[name] for name in ("random_fall", "random_alike")},
+}
+OTHER: Mapping[str, Make] = {
+    **{name: fixed(TRIED[name]) for name in ("with_dips", "rising", "rising_high")},
+    "random_bumpy": RANDOM["random_bumpy"],
+}
+
+
+def trials(answers: KnownAnswers, truth: Mapping[str, Curve]) -> list[Trial]:
+    """One calibration at every cost ratio."""
+    found, measured, size = [], answers.by_document(), sum(answers.counts.values())
+    for ratio in RATIOS:
+        terms = Terms({"high": float(ratio), "low": 1.0}, answers.counts, MEAN * size)
+        sampled = sample_adaptively(answers.questions, answers.budgets, terms, answers.ask)
+        candidates = Candidates.of(terms, answers.budgets)
+        least = float(candidates.cwe({tier: np.array(curve.errors) for tier, curve in truth.items()}).min())
+        regret, on_all = (
+            cwe_at(truth, budgets, terms.costs, terms.counts) - least
+            for budgets in (sampled.budgets, choose(measured, terms, "pooled").budgets)
         )
-    print(f"{'all':14}{np.mean(every):+10.4f}   largest cell {np.max(every):+.4f}, by |gap| {np.abs(every).mean():.4f}")
+        found.append((sampled.passes / sampled.of, regret, on_all))
+    return found
 
 
-def saved(path: Path, splits: int) -> None:
-    """A log, split by document: sampled adaptively and used whole on two thirds, tested on the rest."""
-    outcomes = read_outcomes(path)
-    measured = by_document(outcomes)
-    tiers, rng = list(measured.wrong), np.random.default_rng(2)
-    print(
-        f"\n{path.name}: {len(measured)} documents, {measured.counts}; CWE on documents not chosen on, {splits} splits"
-    )
-    gaps: dict[int, list[float]] = {ratio: [] for ratio in RATIOS}
-    same, took = dict.fromkeys(RATIOS, 0), []
-    for _ in range(splits):
-        order = rng.permutation(len(measured))
-        first = {measured.documents[i] for i in order[: 2 * len(order) // 3]}
-        chosen_on = [o for o in outcomes if o.document in first]
-        table, owners = sliced(chosen_on, tiers)
-        whole = by_document(chosen_on, tiers)
-        tested = by_document([o for o in outcomes if o.document not in first], tiers)
-        for ratio in RATIOS:
-            on = terms(table, ratio)
-            full = dict(choose(whole, on, "pooled").budgets)
-            found = sample_adaptively(
-                table, on, replay(table), AdaptiveSampling(max_passes=pass_limit(table)), owners=owners
-            )
-            adaptive, all_answers = (cwe_at(tested.curves(), b, on.costs, tested.counts) for b in (found.budgets, full))
-            gaps[ratio].append(adaptive - all_answers)
-            same[ratio] += found.budgets == full
-            took.append(found.passes / found.of)
-    for ratio, found_gaps in gaps.items():
-        error = np.std(found_gaps, ddof=1) / np.sqrt(splits)
-        print(f"  r = {ratio:<3} {np.mean(found_gaps):+.4f} (s.e. {error:.4f}), same budgets {same[ratio]} of {splits}")
-    print(f"  all     {np.mean(list(gaps.values())):+.4f}, at most {max(took):.1%} of the passes")
+def uneven(size: int, rng: np.random.Generator) -> tuple[KnownAnswers, Curves]:
+    """Small documents, and large ones with other curves; the truth is that of all questions."""
+    small = published()
+    large = {"high": small["low"], "low": small["high"]}
+    answers = KnownAnswers.simulated(small, size // 2, rng) + KnownAnswers.simulated(large, size // 2, rng, 30)
+    both = {tier: np.mean([small[tier].errors, large[tier].errors], axis=0).tolist() for tier in small}
+    return answers, {tier: Curve(GRID, errors, size) for tier, errors in both.items()}
 
 
-def guarantee(repeats: int) -> None:
-    """How often the best is ruled out, without a pass limit, at 90 % confidence on a coarse grid."""
-    print(f"\nruled out though best, {repeats} runs at 0.90 (allowed 10 %):", end=" ", flush=True)
-    for name, make in (("published", published), ("flat", flat)):
-        truth = {tier: Curve(COARSE, [curve.error(budget) for budget in COARSE], 300) for tier, curve in make().items()}
-        rng, wrong, took = np.random.default_rng(5), 0, []
+def line(name: str, groups: Iterable[list[Trial]]) -> None:
+    """Print a row: passes, regret and regret with all answers of each group."""
+    print(f"{name:34}", end="")
+    for group in groups:
+        passes, regret, on_all = np.mean(group, axis=0)
+        error = np.std([trial[1] for trial in group]) / np.sqrt(len(group))
+        print(f"   {passes:6.1%}  {regret:.4f} (s.e. {error:.4f})  {on_all:.4f}", end="")
+    print(flush=True)
+
+
+def simulated(repeats: int, size: int) -> None:
+    """The table of curves, one and four questions a document."""
+    print(f"{repeats} calibrations of {size} + {size} questions at each cost ratio: passes, regret, regret with all")
+    print(f"{'':34}" + "".join(f"   {f'{per} on a document':33}" for per in PER_DOCUMENT))
+    for title, kinds in (("monotone, mean", MONOTONE), ("non-monotone, mean", OTHER)):
+        every: dict[int, list[Trial]] = {per: [] for per in PER_DOCUMENT}
+        for number, (name, make) in enumerate(kinds.items()):
+            groups = []
+            for per in PER_DOCUMENT:
+                rng, group = np.random.default_rng([21, number, per]), list[Trial]()
+                for _ in range(repeats):
+                    truth = make(rng)
+                    group += trials(KnownAnswers.simulated(truth, size, rng, per), truth)
+                groups.append(group)
+                every[per] += group
+            line(name, groups)
+        line(title, every.values())
+        line("  both", [[trial for group in every.values() for trial in group]])
+    rng = np.random.default_rng(21)
+    line("uneven", [[trial for _ in range(repeats) for trial in trials(*uneven(size, rng))]])
+
+
+def saved(path: Path, repeats: int) -> None:
+    """A log: documents drawn with replacement."""
+    answers = KnownAnswers.of(read_outcomes(path))
+    truth, rng = answers.by_document().curves(), np.random.default_rng(2)
+    line(path.name, [[trial for _ in range(repeats) for trial in trials(answers.resampled(rng), truth)]])
+    line("  as it is", [trials(answers, truth)])
+
+
+def certified(repeats: int, size: int) -> None:
+    """A certificate of the adaptive choice against one of the choice on all answers, one question on a document."""
+    print(f"\nwith a certificate, {repeats} calibrations: passes, share that ships; share that ships with all answers")
+    for name, make, ratio in (("published", published, 10), ("published", published, 5), ("flat", flat, 5)):
+        rng, costs, shares = np.random.default_rng(3), {"high": float(ratio), "low": 1.0}, []
         for _ in range(repeats):
-            measured = simulate(truth, {"high": 100, "low": 100}, rng)
-            on = terms(measured, 5)
-            best = tuple(on.allocate(truth).budgets.values()) if name == "published" else (448, 160)
-            found = sample_adaptively(measured, on, replay(measured), AdaptiveSampling(estimator="raw", confidence=0.9))
-            wrong += best not in found.remaining
-            took.append(found.passes / found.of)
-        print(f"{name} {wrong / repeats:.1%} ({np.mean(took):.0%} of the passes)", end="; ", flush=True)
-    print()
+            answers = KnownAnswers.simulated(make(), size, rng)
+            measured = answers.by_document()
+            first = set(measured.split()[0].documents)
+            part = answers.of_documents(first)
+            terms = Terms(costs, answers.counts, MEAN * 2 * size)
+            sampled = sample_adaptively(part.questions, answers.budgets, terms, part.ask)
+            asked = [len({MEAN, budget}) * (size - part.counts[tier]) for tier, budget in sampled.budgets.items()]
+            chosen = ChosenBudgets(sampled.budgets, sampled.fitted)
+            adaptive = certify(measured, costs, MEAN, chosen=chosen, chosen_on=first)
+            ships = [found.shipped == "tiered" for found in (adaptive, certify(measured, costs, MEAN))]
+            shares.append(((sampled.passes + sum(asked)) / (len(GRID) * 2 * size), *ships))
+        passes, on_some, on_all = np.mean(shares, axis=0)
+        print(f"{f'{name}, r = {ratio}':34}   {passes:6.1%}  {on_some:.2f}  {on_all:.2f}", flush=True)
 
 
 def main() -> None:
-    """Print all three."""
+    """Print the table, a row for each log, and what certificates of such choices take."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--log", type=Path, help="a complete log of outcomes")
-    parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--log", type=Path, action="append", default=[], help="a complete log of outcomes")
+    parser.add_argument("--repeats", type=int, default=12)
+    parser.add_argument("--size", type=int, default=300, help="questions of each tier")
     given = parser.parse_args()
     began = time.perf_counter()
-    simulated(given.repeats)
-    if given.log is not None:
-        saved(given.log, 2 * given.repeats)
-    guarantee(25 * given.repeats)
+    simulated(given.repeats, given.size)
+    for path in given.log:
+        saved(path, 2 * given.repeats)
+    certified(10 * given.repeats, given.size)
     print(f"{time.perf_counter() - began:.0f} s")
 
 

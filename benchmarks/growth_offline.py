@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.allocation import family
 from benchmarks.growth_ladder import Ladder, Work, geometric
 from benchmarks.growth_log import GRID, PER_PAGE, answers, costs, curves, grid, policy, rates, tables, terms
-from benchmarks.replay import replay
+from benchmarks.replay import KnownAnswers
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.controller import Controller
@@ -22,7 +22,7 @@ from stakes.budgets.controller_path import BudgetPath
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.frontier import change_ratios
 from stakes.budgets.plan import make_plan
-from stakes.calibration.adaptive.sampler import AdaptiveSampling, sample_adaptively
+from stakes.calibration.adaptive.sampler import sample_adaptively
 from stakes.calibration.by_document import ByDocument, by_document
 from stakes.calibration.certify.certificate import Certification, certify
 from stakes.calibration.estimators import choose
@@ -91,8 +91,8 @@ def _halves(samples: int, budgets: int = GRID) -> Work:
 
 
 def _adaptive(records: int) -> Work:
-    measured = tables(records)
-    return lambda: sample_adaptively(measured, terms(measured), replay(measured), AdaptiveSampling(estimator="raw"))
+    known, on = KnownAnswers.of(answers(records)), terms(tables(records))
+    return lambda: sample_adaptively(known.questions, known.budgets, on, known.ask)
 
 
 def _batches(records: int) -> Work:

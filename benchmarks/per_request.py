@@ -124,9 +124,9 @@ def cases(questions: Sequence[str], rng: np.random.Generator) -> dict[str, tuple
     parts = [rest[k::2] for k in range(2)]
     rule, names, scale = KeywordRule(), list(FIELDS), np.array(list(FIELDS.values()))
     tiers = [rule(question).tier for question in training]
-    by_tier = LearnedSignal(most_expensive="high").fit(training, tiers)
-    weak = LearnedSignal(most_expensive="high").fit(training[:120], tiers[:120])
-    by_kind = LearnedSignal(most_expensive="amount").fit(training, [field(question) for question in training])
+    by_tier = LearnedSignal(most_expensive="high", characters=False).fit(training, tiers)
+    weak = LearnedSignal(most_expensive="high", characters=False).fit(training[:120], tiers[:120])
+    by_kind = LearnedSignal(most_expensive="amount", characters=False).fit(training, list(map(field, training)))
     found: dict[str, list[Case]] = {}
     for part in parts:
         truth = np.array([float(rule(question).tier == "low") for question in part])

@@ -43,11 +43,14 @@ TORCH_FREE_MODULES = [
     "stakes.experiments.published", "stakes.cli",
 ]  # fmt: skip
 
-MOST_FILES = 240
+# 240 after the refactoring. A signal for real requests takes 8 more, the metric `value` 7, what is undecided and what
+# is trained on labels 2, drift by client 1; adaptive sampling has 1 fewer.
+MOST_FILES = 257
 MOST_LINES = 300
 MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
-MOST_LINES_OF_CODE = 23_300  # 12 % below version 0.1's 26,477
+# 23,300 after the refactoring, 12 % below version 0.1. The same additions take 2,500.
+MOST_LINES_OF_CODE = 25_800
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stakes.calibration.result import Calibration
     from stakes.evaluation.grading import grade
     from stakes.evaluation.statistics import cwe, mcnemar
-    from stakes.signals import Judge, KeywordRule, LearnedSignal, Reading, TaskIdentity
+    from stakes.signals import Judge, KeywordRule, LearnedSignal, Prompt, Reading, RequestSignal, TaskIdentity
     from stakes.tiers import Tier
     from stakes.vision.geometry import count_tokens
     from stakes.vision.image.resize import Fitted, fit
@@ -45,7 +45,9 @@ _HOMES = {
     "KeywordRule": "stakes.signals",
     "LearnedSignal": "stakes.signals",
     "Policy": "stakes.budgets.policy",
+    "Prompt": "stakes.signals",
     "Reading": "stakes.signals",
+    "RequestSignal": "stakes.signals",
     "TaskIdentity": "stakes.signals",
     "Tier": "stakes.tiers",
     "allocate": "stakes.budgets.allocate",
@@ -71,7 +73,9 @@ __all__ = [
     "LearnedSignal",
     "LedgerBreach",
     "Policy",
+    "Prompt",
     "Reading",
+    "RequestSignal",
     "StakesError",
     "TaskIdentity",
     "Tier",

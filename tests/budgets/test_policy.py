@@ -72,6 +72,7 @@ def test_policies_are_the_same_when_tiers_and_budgets_are() -> None:
     ("change", "message"),
     [
         ({"schema": 7}, "schema 7; this version of stakes reads 1"),
+        ({"schema": True}, "schema True; this version of stakes reads 1"),
         ({"tiers": {}}, "tiers"),
         ({"tiers": {"high": {"cost": -1, "budget": 5}}}, "tiers.high.cost"),
         ({"tiers": {"high": {"cost": 5, "budget": 0}}}, "tiers.high.budget"),

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.scenarios import published
 
 from stakes.budgets.curve_files import curves_from_outcomes
-from stakes.calibration.by_document import ByDocument, by_document, check_halves
+from stakes.calibration.by_document import ByDocument, by_document, check_split
 from stakes.calibration.certify.power import simulate
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
@@ -42,9 +42,12 @@ def test_the_curves_are_the_logs() -> None:
 def test_parts_are_the_same_in_any_order_of_the_log_and_alike_in_size() -> None:
     log = _log()
     shuffled = random.Random(1).sample(log, len(log))
-    halves = [by_document(rows, ["high", "low"]).halves() for rows in (log, shuffled)]
-    assert [half.documents for half in halves[0]] == [half.documents for half in halves[1]]
-    assert halves[0][0].counts == halves[0][1].counts == {"high": 9, "low": 9}
+    splits = [by_document(rows, ["high", "low"]).split() for rows in (log, shuffled)]
+    assert [part.documents for part in splits[0]] == [part.documents for part in splits[1]]
+    assert [len(part) for part in splits[0]] == [3, 9], "a quarter to choose on"
+    assert splits[0][1].counts == {"high": 14, "low": 14}
+    halves = [by_document(log).subset(rows) for rows in by_document(log).parts(2)]
+    assert halves[0].counts == halves[1].counts == {"high": 9, "low": 9}
     parts = by_document(log).parts(5)
     assert sorted(np.concatenate(parts).tolist()) == list(range(12))
 
@@ -57,9 +60,9 @@ def test_a_budget_that_a_tier_was_never_asked_at_is_left_out_of_its_curve() -> N
 
 
 def test_too_few_documents_are_refused_before_and_after_measuring() -> None:
-    with pytest.raises(BadInput, match="the half to certify on has no question of tier 'low'"):
-        check_halves([("a", "high"), ("b", "high"), ("c", "low")], ["high", "low"])
-    check_halves([("a", "high"), ("b", "high"), ("a", "low"), ("b", "low")], ["high", "low"])
+    with pytest.raises(BadInput, match="the part to choose on has no question of tier 'high'"):
+        check_split([("a", "high"), ("b", "high"), ("c", "low")], ["high", "low"])
+    check_split([("a", "high"), ("b", "high"), ("a", "low"), ("b", "low")], ["high", "low"])
     with pytest.raises(BadInput, match="is not one of high"):
         by_document(_log(), ["high"])
     with pytest.raises(BadInput, match="not documents × budgets"):

@@ -43,22 +43,24 @@ def test_a_file_with_labels_is_enough(found: Calibration, tmp_path: Path) -> Non
     assert found.policy.mean_budget == 304
     found.policy.save(tmp_path / "policy.json")
     assert stakes.Policy.load(tmp_path / "policy.json") == found.policy
-    assert found.served is None, "the keyword rule reads every label of these questions"
+    assert found.served is None, "the tiers are as the trained signal reads them"
 
 
 def test_labels_that_the_signal_misreads_are_reported(tmp_path: Path) -> None:
     first, *rest = prepare_samples(write_samples(tmp_path, pages=12), tmp_path)
-    samples = [replace(first, tier="low"), *rest]  # its question asks for a total, which keywords read as high
-    found = stakes.calibrate(samples, Oracle(), costs=COSTS, options=CalibrationOptions(grid=GRID))
+    samples = [replace(first, tier="low"), *rest]  # its question asks for a total, which is read as high
+    found = stakes.calibrate(samples, Oracle(), costs=COSTS, signal="tier", options=CalibrationOptions(grid=GRID))
     assert found.served is not None
     assert found.served.agreement == pytest.approx(1 - 1 / len(samples))
 
 
-def test_questions_without_labels_need_a_signal(tmp_path: Path) -> None:
+def test_questions_without_labels_are_read_by_a_signal(tmp_path: Path) -> None:
     path = write_file(tmp_path, tier="")
-    with pytest.raises(BadInput, match="has no tier; label it, or read tiers by a signal"):
-        stakes.calibrate(path, Oracle(), costs=COSTS)
     options = CalibrationOptions(grid=GRID)
+    for named in ("tier", "train"):
+        with pytest.raises(BadInput, match="has no tier; label it, or read tiers by a signal"):
+            stakes.calibrate(path, Oracle(), costs=COSTS, signal=named, options=options)
+    assert stakes.calibrate(path, Oracle(), costs=COSTS, options=options).policy.signal["kind"] == "requests"
     found = stakes.calibrate(path, Oracle(), costs=COSTS, signal=KeywordRule(), log=tmp_path / "log", options=options)
     assert found.run.answered == len(found.run.outcomes) == 48 * 3
     again = stakes.calibrate(path, Oracle(), costs=COSTS, signal=KeywordRule(), log=tmp_path / "log", options=options)
@@ -79,8 +81,8 @@ def test_the_steps_alone_come_to_the_same_policy(found: Calibration, tmp_path: P
 
 
 def test_choices_that_exclude_each_other_are_refused() -> None:
-    with pytest.raises(BadInput, match="a certificate needs every question at every budget.* choose one"):
-        CalibrationOptions(sampling=AdaptiveSampling(), certification=Certification())
+    with pytest.raises(BadInput, match="ceilings need every question at every budget.* choose one"):
+        CalibrationOptions(sampling=AdaptiveSampling(), certification=Certification(ceilings={"high": 0.1}))
     with pytest.raises(BadInput, match="per-request costs need every question at every budget.* choose one"):
         CalibrationOptions(sampling=AdaptiveSampling(), per_request=True)
     with pytest.raises(BadInput, match="budgets by tier, and per-request costs have none"):

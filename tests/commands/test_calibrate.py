@@ -13,14 +13,14 @@ from tests.models.tiny import image_processor, picture, tiny, tokenizer
 from typer.testing import CliRunner
 
 from stakes.budgets.policy import Policy
-from stakes.calibration.calibrate import serving_signal
+from stakes.calibration.reading import serving_signal
 from stakes.commands.calibrate import calibrate
 from stakes.commands.evaluate import evaluate
 from stakes.commands.inputs import parse_signal
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, LedgerBreach
 from stakes.evaluation.outcome_log import read_outcomes
-from stakes.signals import KeywordRule, LearnedSignal, TaskIdentity
+from stakes.signals import LearnedSignal, RequestSignal, TaskIdentity
 
 COSTS = {"high": 5.0, "low": 1.0}
 # Raw: a model that reads nothing then gets one budget for all, and arms that so few pages can spend exactly.
@@ -78,7 +78,7 @@ def test_calibrate_writes_a_policy_a_log_and_one_object(place: Path, made: Any) 
     assert record["answers"]["total"] == record["answers"]["new"] == 8 * 4
     assert (record["policy"], record["log"]) == (str(place / "policy.json"), str(place / "policy.outcomes.jsonl"))
     assert len(read_outcomes(place / "policy.outcomes.jsonl")) == 32
-    assert (record["signal"], record["signal_agreement"]) == ("keywords", 1.0)
+    assert (record["signal"], record["signal_agreement"]) == ("requests", 1.0)
     assert set(record["held_out"]["budgets"]) == {"high", "low"}
     assert "calibrate: 32 of 32 answers to go" in made.stderr
 
@@ -180,7 +180,7 @@ def test_bad_input_is_refused_before_a_model_is_loaded(place: Path) -> None:
     refused("there is no page family 'poems'", "--pages", "poems")
     refused("--grid takes whole numbers", cal, "--grid", "12,many")
     refused("no signal is called 'magic'", cal, "--signal", "magic")
-    refused("tier 'low' .*has no cost", cal, "--cost", "high=5")
+    refused("the label 'low' has no cost; give one for every label", cal, "--cost", "high=5")
     refused("unknown metric 'bleu'", cal, "--metric", "bleu")
     refused("resolution or deletion, not 'magic'", cal, "--mechanism", "magic")
     refused("deletion with it", cal, "--selector", "random")
@@ -225,11 +225,13 @@ def labelled(*labels: tuple[str | None, str]) -> list[Sample]:
     return [Sample(str(i), "What?", ("x",), task=task, tier=tier) for i, (task, tier) in enumerate(labels)]
 
 
-def test_labels_are_served_by_task_or_keywords_or_not_at_all() -> None:
+def test_labels_are_served_by_task_or_requests_or_not_at_all() -> None:
     by_task = [("docvqa", "gold"), ("vqav2", "tin")]
     signal = serving_signal(labelled(*by_task), {"gold": 9.0, "tin": 1.0})
     assert isinstance(signal, TaskIdentity)
     assert signal.most_expensive == "gold"
-    assert isinstance(serving_signal(labelled((None, "high"), (None, "low")), COSTS), KeywordRule)
-    with pytest.raises(BadInput, match="can be read neither off the task nor by keywords"):
-        serving_signal(labelled((None, "gold"), (None, "tin")), {"gold": 9.0, "tin": 1.0})
+    signal = serving_signal(labelled((None, "gold"), (None, "tin")), {"tin": 1.0, "gold": 9.0})
+    assert isinstance(signal, RequestSignal)
+    assert (signal.tiers, signal.most_expensive) == (("gold", "tin"), "gold")
+    with pytest.raises(BadInput, match="can be read neither off the task nor by requests"):
+        serving_signal(labelled((None, "a"), (None, "b"), (None, "c")), {"a": 9.0, "b": 2.0, "c": 1.0})

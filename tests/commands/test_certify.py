@@ -59,7 +59,9 @@ def test_the_certificate_is_in_the_policy_and_survives_the_file(found: Calibrati
     assert found.certificate is not None
     found.policy.save(folder / "policy.json")
     again = Policy.load(folder / "policy.json")
-    assert again.certificate == found.certificate.record() == found.record()["certificate"]
+    assert again.certificate == found.policy.certificate == found.record()["certificate"]
+    assert again.certificate is not None
+    assert {**found.certificate.record(), "digest": again.certificate["digest"]} == again.certificate
     assert again.estimator == "pooled"
     assert again.budgets == dict(found.certificate.budgets)
     assert again.tiers["high"].fitted is not None
@@ -109,7 +111,8 @@ def test_the_summary_shows_what_ships_and_its_bounds(found: Calibration, capsys:
     page = capsys.readouterr().out
     assert found.certificate is not None
     assert f"Certificate at 0.9 confidence: {found.certificate.shipped} budgets ship" in page
-    assert "Chosen on 20 documents by pooled, certified on the other 20" in page
+    assert "Chosen on 10 documents by pooled, certified on the other 30" in page
+    assert "Tiers as read by the signal, costs by the label; misreading is counted." in page
     assert "high error <= 0.5 with 0.9 confidence from" in page
 
 
@@ -124,6 +127,10 @@ def test_options_of_a_certificate_are_checked() -> None:
     assert _choices(False, None, True, None, ["high=0.1"]) == (None, Certification(0.95, {"high": 0.1}))
     with pytest.raises(BadInput, match="add --certify"):
         _choices(False, None, False, 0.9, None)
+    with pytest.raises(BadInput, match="--max-per-document belong to a certificate"):
+        _choices(False, None, False, None, None, 4)
+    with pytest.raises(BadInput, match="at least one question of a document"):
+        _choices(False, None, True, None, None, 0)
     with pytest.raises(BadInput, match="--confidence lies between 0.5 and 1, not at 95"):
         _choices(False, None, True, 95, None)
     with pytest.raises(BadInput, match="--ceiling high=10 is no error rate"):

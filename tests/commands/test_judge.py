@@ -49,7 +49,7 @@ def test_both_commands_take_a_judges_labels(place: Path, swapped: Path, tmp_path
     record = json.loads(stakes("calibrate", place / "cal.jsonl", *words).stdout)
     labels = {one["id"]: one["tier"] for one in samples(place / "cal.jsonl")}
     assert all(o.tier != labels[o.sample] for o in read_outcomes(tmp_path / "p.outcomes.jsonl"))
-    assert (record["signal_agreement"], Policy.load(tmp_path / "p.json").signal["kind"]) == (0.0, "keywords")
+    assert (record["signal_agreement"], Policy.load(tmp_path / "p.json").signal["kind"]) == (0.0, "requests")
     rules = ("--policy", tmp_path / "p.json", "--model", place / "vlm", "--arms", "uniform")
     stakes("evaluate", place / "test.jsonl", *rules, *signal)
     labels = {one["id"]: one["tier"] for one in samples(place / "test.jsonl")}

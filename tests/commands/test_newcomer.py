@@ -65,7 +65,7 @@ WRONG = [
     ("calibrate good.jsonl --model ./emptymodel", "the folder ./emptymodel holds no model: it has no config.json"),
     ("calibrate good.jsonl --model bad.json", "bad.json is a file, and a model is a folder"),
     ("evaluate good.jsonl --policy bad.json", "bad.json is not a policy file: it has no schema"),
-    ("serve --budget high=576", "read as high or low; give low a budget too: --budget low=96"),
+    ("serve --budget high=576", "give one beside high a budget: --budget low=96"),
     ("plan --published docvqa --mean-budget 20", "take 32 per image; give --mean-budget 32 or more"),
     ("evaluate good.jsonl", "see stakes evaluate --help"),
     ("data check", "see stakes data check --help"),

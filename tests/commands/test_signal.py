@@ -65,7 +65,7 @@ def test_training_reports_agreement_by_documents_and_the_file_reads_tiers(tmp_pa
     target = tmp_path / "signal.json"
     out = stakes("signal", "train", write(tmp_path), "-o", target, "--repeats", 1)
     assert "Trained on 24 questions (12 high, 12 low) on 6 documents; 1 without a tier were skipped." in out
-    assert "whole documents held out: it agrees with 100.0% of the labels, kappa 1.000" in out
+    assert "whole documents held out, and their texts: it agrees with 100.0% of the labels, kappa 1.000" in out
     assert "The keyword rule, untrained, agrees with 100.0% of the same labels, kappa 1.000." in out
     signal = parse_signal(f"learned:{target}", {"high": 5.0, "low": 1.0})
     assert isinstance(signal, LearnedSignal)
@@ -85,7 +85,7 @@ def test_training_reports_agreement_by_documents_and_the_file_reads_tiers(tmp_pa
             {"high": "gold", "low": "tin"},
             99,
             (),
-            "which of the tiers gold, tin is the most expensive; give it, as in",
+            "which of the tiers gold, tin is the most expensive; give the costs, as in",
         ),
         (None, 99, ("--most-expensive", "gold"), "no question is labelled 'gold'"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,4 +23,4 @@ def go(model: Any, samples: Sequence[Sample], log: Path, grid: Sequence[int] = G
 
 def facts(log: Path) -> list[tuple[Any, ...]]:
     """What a log says, whatever the order and the time taken; a line twice stays twice."""
-    return sorted(tuple(replace(outcome, ms=0.0).__dict__.items()) for outcome in read_outcomes(log))
+    return sorted(tuple(asdict(replace(outcome, ms=0.0)).items()) for outcome in read_outcomes(log))

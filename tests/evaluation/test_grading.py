@@ -132,7 +132,7 @@ def test_scores_lie_in_the_unit_interval(metric: str, answers: list[str], predic
 
 
 def test_unusable_requests_are_errors_with_advice() -> None:
-    with pytest.raises(BadInput, match="unknown metric 'bleu'; choose one of relaxed"):
+    with pytest.raises(BadInput, match="unknown metric 'bleu'; choose one of value, relaxed"):
         grade("a", ["a"], "bleu")
     with pytest.raises(BadInput, match="not the string 'yes'"):
         grade("yes", "yes")

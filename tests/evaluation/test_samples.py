@@ -193,3 +193,24 @@ def _policy(folder: Path) -> Path:
     path = folder / "rules.json"
     path.write_text(json.dumps({"schema": 1, "mean_budget": 30, "tiers": tiers}))
     return path
+
+
+def test_groups_are_the_units_wherever_they_are_given(folder: Path, samples: list[Sample]) -> None:
+    names = ["acme"] * 8 + ["other"] * 8 + [""] * 32
+    groups = [replace(sample, group=name) for sample, name in zip(samples, names, strict=True)]
+    prepared = prepare_samples(groups, folder, KeywordRule())
+    assert [sample.document for sample in prepared[:16]] == names[:16]
+    assert [sample.document for sample in prepared[16:]] == [sample.document for sample in samples[16:]]
+    assert [sample.named for sample in prepared[:16]] == [sample.document for sample in samples[:16]]
+    text = "the independent units are 2 groups, and 8 documents without one, as the file names them, of 12 documents"
+    assert format_joined(prepared) == text
+    assert document_units(["1", "1", "2"], ["x", "y", "z"], ["", "acme", "acme"]) == ["1", "1", "1"], "by document too"
+    assert document_units(["1", "2"], ["x", "x"], ["acme", "other"]) == ["acme", "acme"], "and by page"
+
+
+def test_a_label_outlives_the_reading(folder: Path, samples: list[Sample]) -> None:
+    labelled = [replace(sample, tier="low") for sample in samples]
+    prepared = prepare_samples(labelled, folder, KeywordRule())
+    assert {sample.label for sample in prepared} == {"low"}
+    assert {sample.tier for sample in prepared} == {"high", "low"}
+    assert {sample.label for sample in prepare_samples(samples, folder, KeywordRule())} <= {"", "high", "low"}

@@ -37,7 +37,7 @@ def test_every_option_in_the_text_exists() -> None:
     used = set(re.findall(r"`(--[a-z-]+)", TEXT))
     of_vllm = {"--api-key", "--mm-processor-kwargs", "--trust-request-mm-kwargs"}
     assert len(used) > 12
-    assert used - of_vllm <= _options("serve") | _options("calibrate")
+    assert used - of_vllm <= _options("serve") | _options("calibrate") | _options("doctor")
 
 
 def test_every_header_and_metric_is_documented(upstream: Upstream, http: httpx.Client) -> None:

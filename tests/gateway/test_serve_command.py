@@ -94,7 +94,7 @@ def test_tiers_are_read_by_the_named_signal(upstream: Upstream, tmp_path: Path, 
         (["--budget", "high"], "--budget takes tier=value, such as high=5, not 'high'"),
         (["--budget", "high=0"], "--budget high=0 is no budget; give at least 1 token"),
         ([*BUDGETS, "--budget", "low=9"], "--budget names tier 'low' twice"),
-        (["--budget", "high=256"], "questions are read as high or low; give low a budget too"),
+        (["--budget", "high=256"], "give one beside high a budget: --budget low="),
         ([*BUDGETS, "--mode", "guess"], "mode should be 'observe' or 'enforce', not 'guess'"),
         ([*BUDGETS, "--upstream", "http://"], "not an http(s) address"),
         ([*BUDGETS, "--family", "smolvlm"], "not controllable by resizing"),
@@ -103,6 +103,8 @@ def test_tiers_are_read_by_the_named_signal(upstream: Upstream, tmp_path: Path, 
         ([*BUDGETS, "--port", "-1"], "'--port': give a number from 0 to 65535, not -1"),
         ([*BUDGETS, "--workers", "0"], "'--workers': give a number of at least 1, not 0"),
         ([*BUDGETS, "--max-megapixels", "nan"], "'--max-megapixels': give a number of at least 0.001, not nan"),
+        ([*BUDGETS, "--keep-undecided", "1001"], "'--keep-undecided': give a number from 0 to 1000, not 1001"),
+        ([*BUDGETS, "--keep-undecided-hours", "0"], "'--keep-undecided-hours': give a number of at least 0.01, not 0"),
         ([*BUDGETS, "--drain", "inf"], "'--drain': give a number of at least 0, not inf"),
         (["--budget", "high=²"], "--budget high=²: '²' is not a whole number"),
         ([*BUDGETS, "--host", "host.invalid"], "choose another host or port"),
@@ -140,6 +142,18 @@ def test_budgets_are_counted_by_the_local_models_family() -> None:
     left = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert left.returncode == 2
     assert "tokens of qwen2.5-vl, but 'embedded-llava' is reader-llava" in left.stderr
+
+
+def test_kept_texts_are_announced_at_the_start_and_shown(upstream: Upstream, http: httpx.Client) -> None:
+    with process(*BUDGETS, "--upstream", upstream.url, "--keep-undecided", "5") as (_, about):
+        notes = about["notes"]
+        assert isinstance(notes, list)
+        note = str(notes[0])
+        assert note in format_start(about).splitlines()
+        assert "keeps texts of up to 5 undecided requests in memory for 24 hours" in note
+        http.post(f"{about['address']}/chat/completions", json=ask("qwertz 12"))
+        state = f"{str(about['address']).removesuffix('/v1')}/stakes/state"
+        assert until(lambda: [one["text"] for one in http.get(state).json()["undecided"]["texts"]] == ["qwertz ##"], 10)
 
 
 @pytest.mark.parametrize(("basis", "lines"), [("answers", 1), ("legibility", 2)])

@@ -24,6 +24,10 @@ UPSTREAM = "http://127.0.0.1:1/v1"
         ({"limits": {"images": 0}}, "images should be greater than 0, not 0"),
         ({"timeouts": {"total_s": float("inf")}}, "total_s should be a finite number, not inf"),
         ({"keep_images": 1001}, "keep_images should be less than or equal to 1000, not 1001"),
+        ({"keep_undecided": 1001}, "keep_undecided should be less than or equal to 1000, not 1001"),
+        ({"keep_undecided": -1}, "keep_undecided should be greater than or equal to 0, not -1"),
+        ({"keep_undecided_hours": 0}, "keep_undecided_hours should be greater than 0, not 0"),
+        ({"keep_undecided_hours": float("inf")}, "keep_undecided_hours should be a finite number, not inf"),
         ({"modes": "observe"}, "there is no setting 'modes'"),
     ],
 )
@@ -73,6 +77,12 @@ def test_typed_options_become_settings(tmp_path: Path) -> None:
         limits=Limits(body_bytes=2 << 20, pixels=500_000),
         timeouts=Timeouts(read_s=9.0),
     )
+
+
+def test_keeping_texts_is_announced_and_off_by_default() -> None:
+    assert Settings(upstream=UPSTREAM).notes() == []
+    (note,) = Settings(upstream=UPSTREAM, keep_undecided=50, keep_undecided_hours=1.5).notes()
+    assert note.startswith("keeps texts of up to 50 undecided requests in memory for 1.5 hours")
 
 
 def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:

@@ -147,8 +147,9 @@ def test_an_evaluation_on_the_calibrations_documents_is_called_not_held_out(tmp_
 def test_a_failed_certificate_is_in_the_report(tmp_path: Path) -> None:
     path = make_run(tmp_path, COSTS)
     record = json.loads(path.read_text())
+    budgets = {tier: plan["budget"] for tier, plan in record["tiers"].items()}
     record["certificate"] = {
-        "confidence": 0.95, "shipped": "uniform", "budgets": {}, "no_harm": None, "estimator": "raw",
+        "confidence": 0.95, "shipped": "uniform", "budgets": budgets, "no_harm": None, "estimator": "raw",
         "why": "tiered budgets are not certified to help", "chosen_on": 7, "certified_on": 8, "upper_errors": {},
         "ceilings": {"high": {"ceiling": 0.1, "budget": None, "largest": 288, "least": 0.4}},
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The judge asks a real server, retries what may pass, believes only one clear word, and remembers it."""
+"""The judge asks a real server, retries what may pass, believes only one clear tier, and remembers it."""
 
 import json
 import signal as signals
@@ -40,19 +40,54 @@ def test_it_shows_the_rubric_and_the_question_and_nothing_else(chat_server: Any)
     assert chat_server.headers[0]["authorization"] == "Bearer secret"
 
 
-@pytest.mark.parametrize("text", ["high", "High", " HIGH.\n", '{"tier": "high"}', '{"tier": " High. "}'])
-def test_one_clear_word_is_believed(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["high", "High", " HIGH.\n", '{"tier": "high"}', '{"tier": " High. "}', '{"answer": "low fee", "tier": "high"}',
+     '```json\n{"answer": "date", "tier": "high"}\n```', "```\nhigh\n```"],
+)  # fmt: skip
+def test_one_clear_tier_is_believed(text: str) -> None:
     assert parse_reply(text, WORDS) == "high"
 
 
 @pytest.mark.parametrize(
     "text",
     ["", ".", "high or low", "not high", "high!", "highly", "The answer is high", '{"tier": 5}',
-     '{"tier": "high", "x": 1}', '{"tier": ["high"]}', '{"tier": "medium"}', "{", "high..", '"high"',
+     '{"answer": "high"}', '{"tier": ["high"]}', '{"tier": {"tier": "high"}}', '{"tier": "medium"}', "{", "high..",
+     '"high"', '{"tier": "low", "tier": "high"}', '{"tier": "high"} {"tier": "low"}', '{"tier": "high" or "low"}',
+     '{"tier": "high"} because it is a date', '```json\n{"tier": "high"}', "```high```", "```python\nhigh\n```",
      "[" * 9999, '{"tier":' * 9999],
 )  # fmt: skip
 def test_anything_else_is_not(text: str) -> None:
     assert parse_reply(text, WORDS) is None
+
+
+# replies of Qwen2.5-Coder-1.5B-Instruct (4 bits, temperature 0) to questions of DocVQA under the paper's rubric
+QWEN = {
+    '{"answer": "name", "tier": "low"}': "low",
+    '{"answer": "date", "tier": "high"}': "high",
+    '{"answer": "phone number", "tier": "high"}': "high",
+    '{"answer": "yes/no", "tier": "low"}': "low",
+    '{"answer": "kind of thing", "tier": "low"}': "low",  # it copied the form
+    '{"answer": "navigational locator", "tier": "high"}': "high",  # against the rubric, but clear
+    "low": "low",
+    "The answer will be a count, not a name, title, type, heading, description, navigational locator, or trivial "
+    "schedule time. The rating is low.": None,
+    "The answer to this question will be the source of the data in the document, which is typically stated in the "
+    "document itself or in a separate document that provides information about the source. The rating for this "
+    "answer is high.": None,
+}
+# of SmolLM2-135M-Instruct, which answers the question in place of rating it
+SMOLLM2 = {
+    'The answer is "12"': None,
+    "The answer is: 1.5": None,
+    "The office number is 1234567890.": None,
+    "The data is taken from a document that is referenced in a document that is referenced": None,
+}
+
+
+@pytest.mark.parametrize(("text", "tier"), [*QWEN.items(), *SMOLLM2.items()])
+def test_replies_of_real_models_are_read_as_what_they_say(text: str, tier: str | None) -> None:
+    assert parse_reply(text, WORDS) == tier
 
 
 @given(st.text())
@@ -77,7 +112,11 @@ def test_a_reply_that_names_no_tier_is_asked_again_with_a_reminder(chat_server: 
     assert [len(request["messages"]) for request in chat_server.requests] == [2, 4, 4]
     assert chat_server.requests[1]["messages"][2:] == [
         {"role": "assistant", "content": "It depends."},
-        {"role": "user", "content": "Reply with exactly one word: high or low."},
+        {
+            "role": "user",
+            "content": "Do not answer the question, rate it. "
+            'Reply as JSON: {"answer": "kind of thing", "tier": "high" or "low"}',
+        },
     ]
 
 
@@ -95,6 +134,24 @@ def test_it_never_guesses(chat_server: Any, reply: Reply, tmp_path: Path) -> Non
 def test_an_empty_question_is_not_sent(chat_server: Any) -> None:
     assert not asking(chat_server)("  ").decided
     assert chat_server.requests == []
+
+
+def test_a_question_longer_than_the_limit_is_undecided_and_not_sent(chat_server: Any) -> None:
+    judge = asking(chat_server, longest=12)
+    assert judge("What is it ?").decided
+    reading = judge("What is it  ?")
+    assert (reading.tier, reading.decided) == ("high", False)
+    assert "the question has 13 characters, the judge reads 12" in reading.why
+    assert len(chat_server.requests) == 1
+
+
+def test_a_long_reply_is_neither_repeated_nor_cached_in_full(chat_server: Any, reply: Reply, tmp_path: Path) -> None:
+    long = json.dumps({"answer": "very " * 9999, "tier": "low"})
+    chat_server.script = lambda body, n: reply(long[:-1] if n == 0 else long)
+    assert asking(chat_server, cache=tmp_path / "cache.jsonl")("Who?").tier == "low"
+    assert len(chat_server.requests[1]["messages"][2]["content"]) == 200
+    [line] = (tmp_path / "cache.jsonl").read_text().splitlines()
+    assert json.loads(line)["reply"] == long[:200]
 
 
 def test_what_cannot_help_is_not_retried_and_the_key_is_not_shown(chat_server: Any) -> None:
@@ -220,6 +277,7 @@ def test_a_judge_needs_one_source_and_a_sound_rubric(tmp_path: Path) -> None:
         {"base_url": "http://x", "model": "m", "api_key": "a\nb"},
         {"base_url": "http://x", "model": "m", "tries": 0},
         {"base_url": "http://x", "model": "m", "asks": 0},
+        {"base_url": "http://x", "model": "m", "longest": 0},
         {"base_url": "http://x", "model": "m", "rubric": {"high": "high_cost"}},
         {"base_url": "http://x", "model": "m", "rubric": {"high": "high_cost", "HIGH": "x"}, "most_expensive": "high"},
         {"base_url": "http://x", "model": "m", "most_expensive": "gold"},
@@ -237,4 +295,4 @@ def test_a_retry_after_beyond_the_longest_pause_ends_the_tries(chat_server: Any)
 def test_the_instructions_name_every_tier_of_the_rubric() -> None:
     text = instructions({"gold": "high_cost", "silver": "so so", "tin": "cheap"})
     assert "- silver: so so." in text
-    assert text.endswith("Reply with exactly one word: gold or silver or tin.")
+    assert text.endswith('Reply as JSON: {"answer": "kind of thing", "tier": "gold" or "silver" or "tin"}')

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from stakes.budgets.curve import Curve, above_floor
 from stakes.budgets.hull import Menu, lower_hull
-from stakes.budgets.policy import Policy
+from stakes.budgets.policy import Policy, edited_parts
 from stakes.errors import InfeasibleBudget
 
 
@@ -45,9 +45,9 @@ class CertifiedBudgets(NamedTuple):
 
 
 def certified_budgets(policy: Policy) -> dict[str, CertifiedBudgets] | None:
-    """By tier, what the policy's certificate requires; None without one, or where it is for other budgets."""
+    """By tier, what the policy's certificate requires; None without one, or where what it rests on was edited."""
     certificate = policy.certificate
-    if certificate is None or certificate.get("budgets") != policy.budgets:
+    if certificate is None or edited_parts(policy):
         return None
     ceilings = certificate.get("ceilings") or {}
     least = {tier: (ceilings.get(tier) or {}).get("budget") or 1 for tier in policy.tiers}
@@ -99,7 +99,7 @@ class BudgetPath:
         A policy that lacks a curve does not say what tokens bring. Then each tier knows two budgets, the floor and its
         own, and the most expensive tier is raised first.
         """
-        costs = list(policy.costs.values())
+        costs = [plan.chosen_at for plan in policy.tiers.values()]
         curves = {tier: curve for tier, plan in policy.tiers.items() if (curve := plan.chosen_on)}
         ranked: list[tuple[int, float, Step]] = []  # stage, minus the fall of CWE per token, step
         if len(curves) == len(policy.tiers):

@@ -30,6 +30,7 @@ from stakes.budgets.curve import Curve
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.signals.base import Reading, Signal
 from stakes.signals.learned import LearnedSignal, tier_probabilities
+from stakes.signals.prompt import Prompt
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -214,12 +215,12 @@ class PerRequestPlan(BaseModel):
     """How often each tier was read."""
 
     def weights(
-        self, signal: Signal, costs: Mapping[str, float], question: str, task: str | None, cost: float | None
+        self, signal: Signal, costs: Mapping[str, float], prompt: str | Prompt, task: str | None, cost: float | None
     ) -> tuple[Reading, dict[str, float]]:
         """The reading, and the expected cost by tier; a request's own ``cost`` replaces those of the tiers."""
         if cost is not None and not 0 < cost < float("inf"):
             raise BadInput(f"the cost of a request must be finite and above zero, not {cost!r}")
-        reading, likely = tier_probabilities(signal, question, task)
+        reading, likely = tier_probabilities(signal, prompt, task)
         if reading.decided and self.trust is not None:
             likely = self.trust.get(reading.tier, likely)
         return reading, {tier: p * (costs[tier] if cost is None else cost) for tier, p in likely.items()}

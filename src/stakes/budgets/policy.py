@@ -29,7 +29,9 @@ from stakes.budgets.per_request import PerRequestPlan
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.files import write_whole
-from stakes.signals import KeywordRule, Signal, from_dict, to_dict
+from stakes.signals import KeywordRule, Prompt, Signal, from_dict, to_dict
+from stakes.signals.prompt import text_of
+from stakes.signals.serialize import must_be_given
 
 SCHEMA: Literal[1] = 1
 DIGITS = 12
@@ -47,6 +49,13 @@ class TierPlan(BaseModel):
     fitted: Curve | None = None  # the estimator's curve, where it differs from the measured one
     disagreement: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """An upper bound on how often its answers differ from those at full budget."""
+    expected_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The mean cost of a mistake by label, over the calibration's questions read as this tier; None: ``cost``."""
+
+    @property
+    def chosen_at(self) -> float:
+        """The cost that the budget was chosen at: of a question read as this tier."""
+        return self.cost if self.expected_cost is None else self.expected_cost
 
     @property
     def chosen_on(self) -> Curve | None:
@@ -63,6 +72,7 @@ class Decision:
     cost: float
     probability: float
     why: str
+    decided: bool = True
 
 
 class Policy(BaseModel):
@@ -85,6 +95,7 @@ class Policy(BaseModel):
     fingerprint: str = ""
     documents: tuple[Digest, ...] | None = None  # digests of what it was calibrated on; None in older files
     _reader: Signal | None = PrivateAttr(default=None)
+    _own_reader: Signal | None = PrivateAttr(default=None)
     _curves: dict[str, Curve] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
@@ -101,14 +112,29 @@ class Policy(BaseModel):
                 raise BadInput("per-request costs need every tier's curve, all on the same budgets")
         # A policy whose signal cannot be built is refused now, not at the first request. The endpoint of a judge is
         # never stored in a file, so whoever serves such a policy supplies the judge (``use``).
-        if self.signal.get("kind") != "judge":
+        if not must_be_given(self.signal):
             self.use(from_dict(self.signal))
+            self._own_reader = self._reader
         return self
 
     @property
     def costs(self) -> dict[str, float]:
         """The cost of a mistake, by tier."""
         return {name: plan.cost for name, plan in self.tiers.items()}
+
+    @property
+    def reader(self) -> Signal:
+        """The signal that reads tiers."""
+        if self._reader is None:
+            raise BadInput(
+                f"this policy reads its tiers by a {self.signal.get('kind')}, which is in no file; give it with use()"
+            )
+        return self._reader
+
+    @property
+    def reads_otherwise(self) -> bool:
+        """Whether another signal than the policy's own reads tiers (``use``)."""
+        return self._own_reader is not None and self._reader is not self._own_reader
 
     def use(self, signal: Signal) -> None:
         """Read tiers with this signal; every tier that it can name must be one of the policy's."""
@@ -120,25 +146,26 @@ class Policy(BaseModel):
                 )
         self._reader = signal
 
-    def decide(self, question: str, task: str | None = None, cost: float | None = None, about: str = "") -> Decision:
-        """The tier of a question, its budget and the reason; an undecided signal gives the most expensive tier.
+    def decide(
+        self, prompt: str | Prompt, task: str | None = None, cost: float | None = None, about: str = ""
+    ) -> Decision:
+        """The tier of a request, its budget and the reason; an undecided signal gives the most expensive tier.
 
         With per-request costs the budget follows the expected cost, or ``cost`` where the caller knows what a mistake
         costs. Where two budgets tie, question and ``about`` decide: give the digest of the image, or any name of what
         is asked about. Without one, everybody who asks the same question gets the same budget, and the total is missed.
         """
-        if self._reader is None:
-            raise BadInput("this policy reads its tiers from a judge, whose endpoint is in no file; give it with use()")
         if self.per_request is not None:
-            reading, weights = self.per_request.weights(self._reader, self.costs, question, task, cost)
-            budget, expected = self.per_request.budget(self._curves, weights, question, about), sum(weights.values())
+            reading, weights = self.per_request.weights(self.reader, self.costs, prompt, task, cost)
+            budget = self.per_request.budget(self._curves, weights, text_of(prompt), about)
+            expected = sum(weights.values())
             why = f"{reading.why}; expected cost {expected:.3g} at {self.per_request.price:.3g} a token"
-            return Decision(reading.tier, budget, expected, reading.probability, why)
+            return Decision(reading.tier, budget, expected, reading.probability, why, reading.decided)
         if cost is not None:
             raise BadInput("a request's own cost needs a policy with per-request costs; calibrate with --per-request")
-        reading = self._reader(question, task)
+        reading = self.reader(prompt, task)
         plan = self.tiers[reading.tier]
-        return Decision(reading.tier, plan.budget, plan.cost, reading.probability, reading.why)
+        return Decision(reading.tier, plan.budget, plan.cost, reading.probability, reading.why, reading.decided)
 
     @property
     def budgets(self) -> dict[str, int]:
@@ -153,7 +180,8 @@ class Policy(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all: a reader never sees half a policy."""
-        left_out = {name for name in ("per_request", "documents") if getattr(self, name) is None}
+        left_out: dict[str, Any] = {name: True for name in ("per_request", "documents") if getattr(self, name) is None}
+        left_out["tiers"] = {name: {"expected_cost"} for name, plan in self.tiers.items() if plan.expected_cost is None}
         text = json.dumps(self.model_dump(by_alias=True, exclude=left_out), indent=1, ensure_ascii=False) + "\n"
         write_whole(Path(path), text)
 
@@ -175,7 +203,7 @@ class Policy(BaseModel):
             raise BadInput(f"{source} is not a policy: it holds a {type(record).__name__}, not an object")
         if "schema" not in record:
             raise BadInput(f"{source} is not a policy file: it has no schema; stakes calibrate writes one")
-        if record["schema"] != SCHEMA:
+        if record["schema"] != SCHEMA or isinstance(record["schema"], bool):  # True equals 1
             raise BadInput(f"{source} has schema {record.get('schema')!r}; this version of stakes reads {SCHEMA}")
         try:
             return cls.model_validate(dict(record))
@@ -183,6 +211,40 @@ class Policy(BaseModel):
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "policy"
             raise BadInput(f"{source}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def sealed(policy: Policy) -> Policy:
+    """The policy with digests of all that its certificate rests on in the certificate; unchanged without one."""
+    if policy.certificate is None:
+        return policy
+    return policy.model_copy(update={"certificate": {**policy.certificate, "digest": _part_digests(policy)}})
+
+
+def edited_parts(policy: Policy) -> list[str]:
+    """What was changed since the certificate was made, such as ``costs``; of an old one, budgets only are compared."""
+    certificate = policy.certificate or {}
+    if isinstance(before := certificate.get("digest"), Mapping):
+        edited = {name for name, digest in _part_digests(policy).items() if before.get(name) != digest}
+    else:
+        edited = set() if certificate.get("budgets") == policy.budgets else {"budgets"}
+    return sorted(edited | ({"signal"} if policy.reads_otherwise else set()))
+
+
+def _part_digests(policy: Policy) -> dict[str, str]:
+    """A digest of each part that a certificate rests on."""
+    certificate, tiers = policy.certificate or {}, policy.tiers.items()
+    parts = {
+        "budgets": [policy.budgets, certificate.get("budgets"), policy.floor],
+        "costs": {name: [plan.cost, plan.expected_cost] for name, plan in tiers},
+        "mean": policy.mean_budget,
+        "signal": policy.signal,
+        "confidence": certificate.get("confidence"),
+        "curves": {name: plan.model_dump(include={"curve", "fitted"}) for name, plan in tiers},
+        "bounds": {key: value for key, value in certificate.items() if key not in ("digest", "confidence", "budgets")},
+        "setting": [policy.family, policy.mechanism, policy.selector, policy.basis],
+    }
+    texts = {name: json.dumps(part, sort_keys=True, default=str) for name, part in parts.items()}
+    return {name: hashlib.blake2b(text.encode(), digest_size=8).hexdigest() for name, text in texts.items()}
 
 
 def document_digests(names: Iterable[str]) -> set[str]:

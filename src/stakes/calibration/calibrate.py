@@ -7,7 +7,7 @@
 1. measure   answer the samples at every budget, or adaptively          ``measure.measure``
 2. fit       estimate each tier's error curve                           ``estimators.fit``
 3. choose    the budgets that minimize cost-weighted error              ``estimators.choose``
-4. certify   choose on half of the documents, guarantee on the other    ``certify.certificate.certify``
+4. certify   choose on a quarter of the documents, guarantee on others  ``certify.certificate.certify``
 
 Adaptive sampling, certification and per-request costs are values in ``CalibrationOptions``. The policy depends on the
 set of outcomes and nothing else: a run that was killed and resumed gives the same bytes. Paper, section
@@ -20,18 +20,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 from stakes.budgets.curve import Curve, budgets_to_measure
 from stakes.budgets.plan import check_feasible, make_plan
-from stakes.budgets.policy import Policy, TierPlan, calibration_digests
+from stakes.budgets.policy import Policy, TierPlan, calibration_digests, sealed
 from stakes.calibration.adaptive.sampler import AdaptiveSampling
-from stakes.calibration.by_document import by_document, check_halves
-from stakes.calibration.certify.certificate import Certification, certify
+from stakes.calibration.by_document import ByDocument, by_document, check_split, limit_questions
+from stakes.calibration.certify.ceiling import check_even
+from stakes.calibration.certify.certificate import Certificate, Certification, certify
 from stakes.calibration.certify.drift import disagreements
 from stakes.calibration.estimators import DEFAULT, ChosenBudgets, Terms, check_estimator, choose
-from stakes.calibration.holdout import HeldOut, held_out
-from stakes.calibration.measure import Measurement, measure
+from stakes.calibration.holdout import HeldOut, held_out, uniform_budget
+from stakes.calibration.measure import Measurement, choosing_part, costs_by_label, measure
 from stakes.calibration.per_request import calibrate_per_request
+from stakes.calibration.reading import DEFAULT as DEFAULT_SIGNAL
+from stakes.calibration.reading import SettledTiers, check_tiers, default_signal, settle_tiers, usable_labels
 from stakes.calibration.result import Calibration
 from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput, StakesError
@@ -40,8 +44,8 @@ from stakes.evaluation.runner import RunOptions
 from stakes.evaluation.samples import answerable, basis_of, prepare_samples
 from stakes.models import VLM, load
 from stakes.models.identity import family_of
-from stakes.signals import KeywordRule, Signal, TaskIdentity, to_dict
-from stakes.tiers import as_tiers
+from stakes.signals import Signal, to_dict
+from stakes.signals.named import named_signal
 
 
 @dataclass(frozen=True)
@@ -54,23 +58,29 @@ class CalibrationOptions:
     """The smallest budget permitted to any tier."""
     estimator: str = DEFAULT
     sampling: AdaptiveSampling | None = None
-    """Leave out answers that can no longer change the choice."""
+    """Skip answers that will hardly change the choice."""
     certification: Certification | None = None
-    """Choose on half of the documents, certify on the other, and ship only what holds."""
+    """Choose on a quarter of the documents, certify on the others, and ship only what holds."""
     per_request: bool = False
     """Spend by each request's expected cost. The samples' tiers must be labels; the signal predicts them."""
     run: RunOptions = field(default_factory=RunOptions)
 
     def __post_init__(self) -> None:
         check_estimator(self.estimator)
-        chosen = {"a certificate": self.certification is not None, "per-request costs": self.per_request}
-        for what, given in chosen.items():
+        complete = {
+            "per-request costs": self.per_request,
+            "ceilings": self.certification and self.certification.ceilings,
+        }
+        for what, given in complete.items():
             if given and self.sampling is not None:
                 raise BadInput(
-                    f"{what} need{'s' if what[0] == 'a' else ''} every question at every budget, and adaptive sampling "
-                    "leaves most out; choose one"
+                    f"{what} need every question at every budget, and adaptive sampling leaves most out; choose one"
                 )
-        if all(chosen.values()):
+        if self.sampling is not None and self.estimator != DEFAULT:
+            raise BadInput(
+                f"adaptive sampling draws from the posterior of {DEFAULT}, and {self.estimator} has none; use {DEFAULT}"
+            )
+        if self.per_request and self.certification is not None:
             raise BadInput("a certificate is about budgets by tier, and per-request costs have none; choose one")
 
 
@@ -80,33 +90,49 @@ def calibrate(
     *,
     costs: Mapping[str, float],
     mean_budget: int = 304,
-    signal: Signal | None = None,
+    signal: Signal | Literal["train", "tier"] | None = None,
     log: str | Path | None = None,
     options: CalibrationOptions | None = None,
 ) -> Calibration:
     """Measure the samples, fit and choose, check the choice, and make the policy.
 
     ``samples``: a JSONL file, or samples; those that are not prepared yet are (``prepare_samples``), with image paths
-    relative to the working folder. ``signal``: reads the tiers of these samples and of requests. Without one, tiers are
-    as labeled, and the policy reads requests by task or keywords. ``log``: keeps every answer, so that a killed run
-    resumes; without one, answers are not kept.
+    relative to the working folder. ``signal``: reads the tiers of these samples and of requests. ``train``: one that is
+    trained on the samples' labels, and reads them out of fold. ``tier``: tiers are as labeled, and the policy reads
+    requests by task or ``requests``. None: ``train`` if every sample has a label and every label a cost, else
+    ``requests``.
+    ``log``: keeps every answer, so that a killed run resumes; without one, answers are not kept.
     """
     options = options or CalibrationOptions()
-    reader = None if options.per_request else signal
+    folder = Path(samples).parent if isinstance(samples, str | Path) else ""
     if isinstance(samples, str | Path):
-        samples = prepare_samples(read_samples(samples), Path(samples).parent, reader)
-    elif not all(sample.digest for sample in samples):
-        samples = prepare_samples(samples, "", reader)
-    serving = serving_signal(samples, costs) if signal is None else signal
-    check_tiers(samples, costs, serving)
+        samples = read_samples(samples)
+    given = signal or default_signal(samples, costs)
+    reader = named_signal(given, costs) if given == DEFAULT_SIGNAL else None if isinstance(given, str) else given
+    if not all(sample.digest for sample in samples):
+        samples = prepare_samples(samples, folder, None if options.per_request else reader)
+    tiers = settle_tiers(samples, costs, reader or given, named=signal is not None, per_request=options.per_request)
     answerer: VLM = load(model) if isinstance(model, str) else model
+    return calibrate_settled(tiers, answerer, costs, mean_budget, log, options)
+
+
+def calibrate_settled(
+    tiers: SettledTiers,
+    model: VLM,
+    costs: Mapping[str, float],
+    mean_budget: int,
+    log: str | Path | None,
+    options: CalibrationOptions,
+) -> Calibration:
+    """The same with the tiers of the samples settled (``reading.settle_tiers``)."""
     with _log_path(log) as path:
-        calibration = _calibrate(samples, answerer, costs, mean_budget, serving, path, options)
-    if signal is None and not options.per_request:
-        calibration = calibration.by_labels(
-            {sample.id: serving(sample.question, sample.task).tier for sample in samples}
-        )
-    return calibration
+        calibration = _calibrate(tiers.samples, model, costs, mean_budget, tiers.signal, path, options)
+    if tiers.labels and not options.per_request:
+        readings = {sample.id: tiers.signal(sample.prompt, sample.task).tier for sample in tiers.samples}
+        calibration = calibration.by_labels(readings, known=tiers.training is None)
+    elif labels := usable_labels(tiers.samples, costs):
+        calibration = calibration.with_labels(labels)
+    return replace(calibration, training=tiers.training, policy=sealed(calibration.policy))
 
 
 @contextmanager
@@ -132,23 +158,26 @@ def _calibrate(
     floor, estimator = options.floor, options.estimator
     budgets = budgets_to_measure(options.grid, mean_budget, floor)
     samples, excluded = answerable(model, samples, log)
+    samples = _check_certifiable(samples, costs, options.certification)
     check_tiers(samples, costs, signal)
+    labels = usable_labels(samples, costs)
     counts = Counter(sample.tier for sample in samples)
-    terms = Terms(costs, {tier: counts[tier] for tier in costs}, mean_budget * len(samples), floor)
+    prices = costs_by_label(samples, costs, labels)
+    terms = Terms(prices, {tier: counts[tier] for tier in costs}, mean_budget * len(samples), floor)
     check_feasible(costs, terms.counts, terms.total, budgets, floor)
-    if options.certification is not None:
-        check_halves([(sample.document, sample.tier) for sample in samples], list(costs))
-    sampling = None if options.sampling is None else replace(options.sampling, estimator=estimator)
-    measured = measure(model, samples, budgets, log, options.setting, options.run, terms=terms, sampling=sampling)
+    sampling, choice = options.sampling, terms
+    if sampling is not None and options.certification is not None:
+        sampling, choice = choosing_part(samples, sampling, terms, costs, labels, uniform_budget(budgets, mean_budget))
+    measured = measure(model, samples, budgets, log, options.setting, options.run, terms=choice, sampling=sampling)
     outcomes, adaptive = measured.outcomes, measured.adaptive
-    tables = by_document(outcomes, costs)
+    tables = by_document(outcomes, costs, labels)
     if adaptive is None:
         chosen = choose(tables, terms, estimator)
     else:
         chosen = ChosenBudgets(adaptive.budgets, adaptive.fitted)
-    certificate = None
-    if options.certification is not None:
-        certificate = certify(tables, costs, mean_budget, options.certification, estimator=estimator, floor=floor)
+    certificate = _certificate(tables, chosen, costs, mean_budget, options, sampling)
+    if certificate is not None:
+        certificate = replace(certificate, unit="group" if any(sample.group for sample in samples) else "document")
     shipped = chosen.budgets if certificate is None else certificate.budgets
     basis = basis_of(model)
     # Drift monitoring compares a VLM's answers at both budgets: adaptive sampling lacks some, and legibility has none.
@@ -161,7 +190,9 @@ def _calibrate(
         basis="legibility" if basis == "legibility" else "answers",
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
-        tiers=_tier_plans(costs, shipped, curves, chosen.curves, disagreements(outcomes, shipped) if monitored else {}),
+        tiers=_tier_plans(
+            costs, terms, shipped, curves, chosen.curves, disagreements(outcomes, shipped) if monitored else {}
+        ),
         signal=to_dict(signal),
         estimator=estimator,
         certificate=None if certificate is None else certificate.record(),
@@ -173,12 +204,12 @@ def _calibrate(
         policy = Policy.from_record(policy.model_dump(by_alias=True) | {"soft": plan.model_dump(by_alias=True)})
     pair = chosen.budgets if len(costs) == 2 else None
     native = {outcome.sample: outcome.native for outcome in outcomes}
-    check, why_not = _held_out(measured, terms, mean_budget, estimator)
+    check, why_not = _held_out(measured, costs, mean_budget, options, labels)
     return Calibration(
         policy=policy,
         curves=curves,
         fitted=chosen.curves,
-        plan=make_plan(chosen.curves, costs, terms.counts, terms.total, floor, pair=pair),
+        plan=make_plan(chosen.curves, terms.costs, terms.counts, terms.total, floor, pair=pair),
         run=measured.run,
         excluded=excluded,
         native_tokens=round(sum(native.values()) * len(samples) / len(native)),  # adaptive sampling leaves some out
@@ -189,8 +220,40 @@ def _calibrate(
     )
 
 
+def _certificate(
+    tables: ByDocument,
+    chosen: ChosenBudgets,
+    costs: Mapping[str, float],
+    mean_budget: int,
+    options: CalibrationOptions,
+    sampling: AdaptiveSampling | None,
+) -> Certificate | None:
+    """The certificate, where one is requested: of its own choice, or of the one that adaptive sampling made."""
+    if options.certification is None:
+        return None
+    goal, estimator, floor = options.certification, options.estimator, options.floor
+    made, made_on = (None, ()) if sampling is None else (chosen, sampling.chosen_on)
+    return certify(tables, costs, mean_budget, goal, estimator=estimator, floor=floor, chosen=made, chosen_on=made_on)
+
+
+def _check_certifiable(
+    samples: Sequence[Sample], costs: Mapping[str, float], certification: Certification | None
+) -> Sequence[Sample]:
+    """The samples that count; what cannot be certified is refused before any answer."""
+    if certification is None:
+        return samples
+    limit = certification.max_per_document
+    if limit is not None:
+        counted = limit_questions([(sample.id, sample.document) for sample in samples], limit)
+        samples = [sample for sample in samples if sample.id in counted]
+    tiers = dict.fromkeys([*costs, *(sample.tier for sample in samples)])
+    check_even(check_split([(sample.document, sample.tier) for sample in samples], tiers), limit)
+    return samples
+
+
 def _tier_plans(
     costs: Mapping[str, float],
+    terms: Terms,
     budgets: Mapping[str, int],
     curves: Mapping[str, Curve],
     fitted: Mapping[str, Curve],
@@ -203,48 +266,23 @@ def _tier_plans(
             curve=curve,
             fitted=None if fitted[tier] == curve else fitted[tier],
             disagreement=disagreement.get(tier),
+            expected_cost=None if terms.costs[tier] == costs[tier] else terms.costs[tier],
         )
         for tier, curve in curves.items()
     }
 
 
-def _held_out(measured: Measurement, terms: Terms, mean_budget: int, estimator: str) -> tuple[HeldOut | None, str]:
+def _held_out(
+    measured: Measurement,
+    costs: Mapping[str, float],
+    mean_budget: int,
+    options: CalibrationOptions,
+    labels: Mapping[str, str] | None,
+) -> tuple[HeldOut | None, str]:
     """The check on documents that the choice was not made on, or why there is none."""
     if measured.adaptive is not None:
         return None, "adaptive sampling does not ask every question at every budget"
     try:
-        return held_out(measured.outcomes, terms.costs, mean_budget, terms.floor, estimator), ""
+        return held_out(measured.outcomes, costs, mean_budget, options.floor, options.estimator, labels), ""
     except StakesError as error:
         return None, str(error)
-
-
-def check_tiers(samples: Sequence[Sample], costs: Mapping[str, float], signal: Signal) -> None:
-    """Every tier of a sample or of the signal needs a cost, and every cost a sample; checked before any answer."""
-    as_tiers(costs)
-    present = dict.fromkeys(sample.tier for sample in samples)
-    for tier in [*present, *signal.tiers]:
-        if tier not in costs:
-            whose = "a sample's" if tier in present else "one that the signal can name"
-            raise BadInput(f"tier {tier!r} ({whose}) has no cost; give one for it, such as --cost {tier}=1")
-    for tier in costs:
-        if tier not in present:
-            raise BadInput(
-                f"no sample is of tier {tier!r}, so its curve cannot be measured; the samples are "
-                f"{', '.join(present) or 'none'}"
-            )
-
-
-def serving_signal(samples: Sequence[Sample], costs: Mapping[str, float]) -> Signal:
-    """The signal of a policy calibrated on labels, which requests do not have: by task if that decides, or keywords."""
-    by_task: dict[str, set[str]] = {}
-    for sample in samples:
-        by_task.setdefault(sample.task or "", set()).add(sample.tier)
-    if "" not in by_task and len(by_task) > 1 and all(len(tiers) == 1 for tiers in by_task.values()):
-        tasks = {task: next(iter(tiers)) for task, tiers in by_task.items()}
-        return TaskIdentity(tasks, most_expensive=max(costs, key=costs.__getitem__))
-    if set(KeywordRule().tiers) == set(costs):
-        return KeywordRule()
-    raise BadInput(
-        f"the labels {', '.join(costs)} can be read neither off the task nor by keywords, so no request could be "
-        "given its tier; train a signal on them (stakes signal train) and give --signal learned:FILE"
-    )

@@ -8,7 +8,7 @@ estimator. benchmarks/estimators.py compares them; docs/dev/decisions.md has the
     chosen.budgets, chosen.curves
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -106,27 +106,80 @@ def pooled(curves: Mapping[str, Curve], measured: ByDocument | None = None) -> d
     together; ``pairing`` reads how much from the documents. It is computed at the rates of a first fit without the
     rough part, as if the curve were smooth: a dip that such noise cannot explain is then taken for real.
     """
-    tiers = list(curves)
+    posterior = pooled_posterior(curves, measured)
+    # Rounded, so that what is flat stays flat, and budgets that make no difference tie.
+    fitted = posterior.mean.clip(0, 1).round(9)
+    return {
+        tier: Curve(curve.budgets, fitted[row].tolist(), curve.counts)
+        for (tier, curve), row in zip(curves.items(), posterior.rows, strict=True)
+    }
+
+
+ESTIMATORS: dict[str, Estimator] = {"raw": raw, "pooled": pooled}
+
+
+@dataclass(frozen=True)
+class PooledPosterior:
+    """What ``pooled`` knows of the true errors: a mixture of normal distributions, one for each setting of its parts.
+
+    ``rows``: by tier, its points. ``weights``: by setting. ``means``: settings × points.
+    """
+
+    rows: Sequence[NDArray[np.int64]]
+    weights: Array
+    means: Array
+    priors: tuple[Array, Array]
+    """Covariances of what tiers share and of a tier's own, settings × budgets × budgets."""
+    column: NDArray[np.int64]
+    """By point, its budget among those of the priors."""
+    noises: Sequence[Array]
+    """By tier, the covariance of its measured errors."""
+
+    @property
+    def mean(self) -> Array:
+        """By point."""
+        return np.asarray(self.weights @ self.means)
+
+    def draws(self, normals: Array) -> Array:
+        """Draws of the true errors from standard ``normals``, both draws × points.
+
+        With prior P and noise N the covariance of a setting is P - P (P + N)^-1 P = N - N (P + N)^-1 N; the second form
+        loses no digits where the prior is wide.
+        """
+        which = np.searchsorted(np.cumsum(self.weights), (np.arange(len(normals)) + 0.5) / len(normals))
+        settings, which = np.unique(which.clip(max=len(self.weights) - 1), return_inverse=True)
+        shared, own = (part[settings][:, self.column[:, None], self.column] for part in self.priors)
+        same_tier, noise = np.zeros((2, len(self.column), len(self.column)))
+        for row, its_noise in zip(self.rows, self.noises, strict=True):
+            same_tier[np.ix_(row, row)] = 1
+            noise[np.ix_(row, row)] = its_noise
+        covariance = noise - noise @ np.linalg.solve(
+            shared + same_tier * own + noise, np.broadcast_to(noise, own.shape)
+        )
+        value, vector = np.linalg.eigh((covariance + covariance.swapaxes(1, 2)) / 2)
+        root = vector * np.sqrt(value.clip(0))[:, None]
+        return np.asarray(self.means[settings][which] + (root[which] @ normals[..., None])[..., 0])
+
+
+def pooled_posterior(curves: Mapping[str, Curve], measured: ByDocument | None = None) -> PooledPosterior:
+    """The posterior of ``pooled``; ``measured``: how errors correlate."""
     x = np.concatenate([np.log(curve.budgets) for curve in curves.values()])
     n = np.concatenate([np.array(curve.counts, dtype=float) for curve in curves.values()])
     rate = np.concatenate([np.array(curve.errors) for curve in curves.values()])
     ends = np.cumsum([len(curve.budgets) for curve in curves.values()])
     rows = np.split(np.arange(len(x)), ends[:-1])
     share = 0.0 if measured is None else pairing(measured)
+    budgets, column = np.unique(x, return_inverse=True)
+    place, center = tuple(((budgets - x.mean()) / (x.std() or 1.0)).tolist()), rate.mean()
     fitted = rate
     for rough in ((0.0,), ROUGH):
         level = np.clip(fitted, 1 / (n + 2), 1 - 1 / (n + 2))  # a measured 0 is not without noise
         noises = [noise_of(level[row], n[row], share) for row in rows]
-        fitted = rate.mean() + _posterior_mean(x, rows, rate - rate.mean(), noises, rough)
-    # Rounded, so that what is flat stays flat, and budgets that make no difference tie.
-    fitted = fitted.clip(0, 1).round(9)
-    return {
-        tier: Curve(curves[tier].budgets, [float(e) for e in fitted[row]], curves[tier].counts)
-        for tier, row in zip(tiers, rows, strict=True)
-    }
-
-
-ESTIMATORS: dict[str, Estimator] = {"raw": raw, "pooled": pooled}
+        priors = _priors(place, rough)
+        weights, means = _settings(priors, column, rows, rate - center, noises)
+        posterior = PooledPosterior(rows, weights, center + means, priors, column, noises)
+        fitted = posterior.mean
+    return posterior
 
 
 @lru_cache(maxsize=16)
@@ -142,10 +195,14 @@ def _priors(place: tuple[float, ...], rough: tuple[float, ...]) -> tuple[Array, 
     return np.array(shared_part), np.array(own_part)
 
 
-def _posterior_mean(
-    x: Array, rows: list[NDArray[np.int64]], rate: Array, noises: list[Array], rough: tuple[float, ...]
-) -> Array:
-    """The posterior mean at the measured points, averaged over settings by marginal likelihood; ``rate`` has mean 0.
+def _settings(
+    priors: tuple[Array, Array],
+    column: NDArray[np.int64],
+    rows: Sequence[NDArray[np.int64]],
+    rate: Array,
+    noises: Sequence[Array],
+) -> tuple[Array, Array]:
+    """Weights of the settings by marginal likelihood, and the posterior mean at the measured points by each.
 
     The cost grows with the number of tiers, not with its cube. What tiers share is a prior S over the budgets, what is
     a tier's own a block D_t of its own points. By the matrix inversion lemma, with P the prior part of D, E_t the
@@ -154,9 +211,8 @@ def _posterior_mean(
         shared part = y = (I + S M)^-1 S sum_t E_t' D_t^-1 r_t,      mean_t = E_t y + P_t D_t^-1 (r_t - E_t y)
         log det = log det(I + S M) + sum_t log det D_t
     """
-    budgets, column = np.unique(x, return_inverse=True)
-    prior, block = _priors(tuple(((budgets - x.mean()) / (x.std() or 1.0)).tolist()), rough)
-    eye = np.eye(len(budgets))
+    prior, block = priors
+    eye = np.eye(prior.shape[1])
     inner, pull, logs = np.zeros_like(prior), np.zeros(prior.shape[:2]), np.zeros(len(prior))
     solved = []
     for row, noise in zip(rows, noises, strict=True):
@@ -169,21 +225,21 @@ def _posterior_mean(
     both = eye + prior @ inner
     y = np.linalg.solve(both, prior @ pull[..., None])
     logs -= 0.5 * np.linalg.slogdet(both)[1]
-    means = np.empty((len(prior), len(x)))
+    means = np.empty((len(prior), len(rate)))
     for row, solution in zip(rows, solved, strict=True):
         left = solution[..., -1:] - solution[..., :-1] @ y
         logs -= 0.5 * (left[..., 0] @ rate[row])
         means[:, row] = (y[:, column[row]] + block[:, column[row][:, None], column[row]] @ left)[..., 0]
     weight = np.exp(logs - logs.max())
-    return np.asarray(weight @ means / weight.sum())
+    return weight / weight.sum(), means
 
 
 def noise_of(rate: Array, n: Array, share: float) -> Array:
     """Covariance of a tier's measured errors: binomial on the diagonal, ``share`` of a perfect pairing off it.
 
     Where every question has one needed budget, the wrong at the larger error include those at the smaller, so that
-    ``cov = min(e, e') (1 - max(e, e'))``. Adaptive sampling asks less at some budgets, of the same questions in the
-    same order, so that ``min(n, n')`` are common to both and the means' covariance is ``cov / max(n, n')``.
+    ``cov = min(e, e') (1 - max(e, e'))``. Adaptive sampling asks less at some budgets, nearly always the first of the
+    same questions, so that ``min(n, n')`` are common to both and the means' covariance is ``cov / max(n, n')``.
     """
     covariance = share * np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate))
     np.fill_diagonal(covariance, rate * (1 - rate))

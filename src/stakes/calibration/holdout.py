@@ -33,7 +33,7 @@ class HeldOut:
     uniform_budget: int
     gain: Gain
     high_cost: Discordant
-    """Wins and losses of the chosen budgets on the most expensive tier."""
+    """Wins and losses of the chosen budgets on the most expensive tier, by label where labels are known."""
     chosen_on: int
     tested_on: int
     """Documents in each half."""
@@ -48,8 +48,12 @@ def held_out(
     mean_budget: int,
     floor: int | None = None,
     estimator: str = "raw",
+    labels: Mapping[str, str] | None = None,
 ) -> HeldOut:
-    """Split by document, choose, test; BadInput or InfeasibleBudget where the halves are too small for that."""
+    """Split by document, choose, test; BadInput or InfeasibleBudget where the halves are too small for that.
+
+    ``labels``: the true tier of each sample, where the outcomes' tiers are a signal's readings. Mistakes cost by it.
+    """
     documents = list(dict.fromkeys(outcome.document for outcome in outcomes))
     first = set(documents[::2])
     fit = [outcome for outcome in outcomes if outcome.document in first]
@@ -61,21 +65,23 @@ def held_out(
     curves = curves_from_outcomes(fit)
     counts = {tier: max(curves[tier].counts) for tier in costs}
     uniform = uniform_budget(curves[next(iter(costs))].budgets, mean_budget)  # the grid is the same for all tiers
+    tables = by_document(fit, costs, labels)
     # At no more tokens than uniform takes: a mean between two budgets would let the choice spend more than uniform.
-    terms = Terms(costs, counts, uniform * sum(counts.values()), floor)
-    budgets = choose(by_document(fit, costs), terms, estimator).budgets
+    terms = Terms(tables.expected_costs(costs), counts, uniform * sum(counts.values()), floor)
+    budgets = choose(tables, terms, estimator).budgets
     answers = {(outcome.sample, outcome.budget): outcome for outcome in test}
     chosen = [outcome for outcome in test if outcome.budget == budgets[outcome.tier]]
     even = [answers[outcome.sample, uniform] for outcome in chosen]
     most_expensive = max(costs, key=costs.__getitem__)
-    high_cost = [i for i, outcome in enumerate(chosen) if outcome.tier == most_expensive]
+    priced = [outcome.tier if labels is None else labels[outcome.sample] for outcome in chosen]
+    high_cost = [i for i, label in enumerate(priced) if label == most_expensive]
     return HeldOut(
         budgets=budgets,
         uniform_budget=uniform,
         gain=cwe_gain(
             [outcome.correct for outcome in even],
             [outcome.correct for outcome in chosen],
-            [costs[outcome.tier] for outcome in chosen],
+            [costs[label] for label in priced],
             [outcome.document for outcome in chosen],
         ),
         high_cost=discordant([even[i].correct for i in high_cost], [chosen[i].correct for i in high_cost]),
@@ -106,7 +112,8 @@ class AsServed:
 
     A high-cost question that is read as cheap is answered with few tokens and still costs what it costs. A choice or a
     certificate made on labels holds for requests whose tier is named; this is of the others. It is not held out: the
-    budgets were chosen on the same answers.
+    budgets were chosen on the same answers. Adaptive sampling leaves answers out, so there it is an estimate from the
+    fitted curves and from budgets (``estimated``).
     """
 
     agreement: float
@@ -118,6 +125,7 @@ class AsServed:
     tokens: float
     label_tokens: float
     """Realised tokens per image, by readings and by labels."""
+    estimated: bool = False
 
 
 def as_served(
@@ -126,10 +134,14 @@ def as_served(
     readings: Mapping[str, str],
     costs: Mapping[str, float],
     mean_budget: int,
+    labels: Mapping[str, str] | None = None,
 ) -> AsServed:
-    """``outcomes``: every sample at every budget, its tier the label; ``readings``: a sample's tier by the signal."""
+    """``outcomes``: every sample at every budget; ``readings``: a sample's tier by the signal.
+
+    ``labels``: the true tier of each sample; None: the outcomes' own tier.
+    """
     answers = {(outcome.sample, outcome.budget): outcome for outcome in outcomes}
-    labels = {outcome.sample: outcome.tier for outcome in outcomes}
+    labels = {outcome.sample: labels[outcome.sample] if labels else outcome.tier for outcome in outcomes}
     uniform = uniform_budget(sorted({outcome.budget for outcome in outcomes}), mean_budget)
     prices = [costs[tier] for tier in labels.values()]
     try:
@@ -141,6 +153,36 @@ def as_served(
     by_reading, by_label, by_uniform = (cwe([a.correct for a in arm], prices) for arm in (read, named, even))
     agreed = sum(readings[sample] == tier for sample, tier in labels.items()) / len(labels)
     return AsServed(agreed, by_reading, by_label, by_uniform, uniform, _mean_tokens(read), _mean_tokens(named))
+
+
+def estimate_served(
+    curves: Mapping[str, Curve],
+    budgets: Mapping[str, int],
+    pairs: Sequence[tuple[str, str]],
+    costs: Mapping[str, float],
+    mean_budget: int,
+    *,
+    by_reading: bool,
+) -> AsServed:
+    """The same from curves; ``pairs``: (reading, label) of each sample; ``by_reading``: the curves are of readings.
+
+    A budget that a tier was not asked at is interpolated, and beyond the ends the nearest one stands for it.
+    """
+    uniform = uniform_budget(sorted({b for curve in curves.values() for b in curve.budgets}), mean_budget)
+
+    def arm(budget_of: Mapping[str, int], named: bool) -> tuple[float, float]:
+        lost = tokens = 0.0
+        for reading, label in pairs:
+            budget = budget_of[label if named else reading]
+            curve = curves[reading if by_reading else label]
+            lost += costs[label] * float(np.interp(budget, curve.budgets, curve.errors))
+            tokens += budget
+        return lost / sum(costs[label] for _, label in pairs), tokens / len(pairs)
+
+    served, named = arm(budgets, named=False), arm(budgets, named=True)
+    agreement = sum(reading == label for reading, label in pairs) / len(pairs)
+    even = arm(dict.fromkeys(costs, uniform), named=True)[0]
+    return AsServed(agreement, served[0], named[0], even, uniform, served[1], named[1], estimated=True)
 
 
 @dataclass(frozen=True)

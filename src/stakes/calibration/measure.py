@@ -1,21 +1,22 @@
 """Measure: answer every sample at every budget, or adaptively only what the choice of budgets needs.
 
     measured = measure(model, samples, [32, 160, 304, 448, 576], "outcomes.jsonl")
-    measured = measure(model, samples, grid, "outcomes.jsonl", terms=terms, sampling=AdaptiveSampling(max_passes=2700))
+    measured = measure(model, samples, grid, "outcomes.jsonl", terms=terms, sampling=AdaptiveSampling())
 
 The log is the same either way. Stopped and started again, an adaptive run asks what it had not asked yet and comes to
 the same decision; a full run resumes from the log of an adaptive one and asks the rest.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from stakes.calibration.adaptive.sampler import AdaptiveResult, AdaptiveSampling, sample_adaptively
-from stakes.calibration.adaptive.units import Columns, Counts, slice_numbers
-from stakes.calibration.by_document import ByDocument
+from stakes.calibration.adaptive.sampler import AdaptiveResult, AdaptiveSampling, Numbers, sample_adaptively
+from stakes.calibration.by_document import check_split, expected_costs
 from stakes.calibration.estimators import Terms
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
@@ -69,33 +70,33 @@ def _measure_adaptively(
     terms: Terms,
     sampling: AdaptiveSampling,
 ) -> Measurement:
-    """Let the sampler ask for rows, slices of documents (``adaptive.units``), and answer them by sample and budget."""
-    number = slice_numbers((sample.id, sample.document, sample.tier) for sample in samples)
-    slices = sorted({(sample.document, number[sample.id]) for sample in samples})
-    row_of = {name: row for row, name in enumerate(slices)}
-    ids = {(row_of[sample.document, number[sample.id]], sample.tier): sample.id for sample in samples}
-    sizes = {tier: np.zeros((len(slices), len(budgets)), dtype=np.int64) for tier in terms.costs}
-    for row, tier in ids:
-        sizes[tier][row] = 1
+    """Let the sampler ask, and answer by sample and budget; then what a certificate of its choice needs."""
+    apart = [s for s in samples if sampling.chosen_on and s.document not in sampling.chosen_on]
+    excluded = {sample.id for sample in apart}
+    asked = {tier: [s for s in samples if s.tier == tier and s.id not in excluded] for tier in terms.costs}
     runs: list[Run] = []
     outcomes: dict[Key, Outcome] = {}
 
-    def ask(rows: Sequence[int], columns: Columns) -> dict[str, Counts]:
-        keys = {
-            tier: [[(ids.get((row, tier), ""), budgets[j]) for j in numbers] for row in rows]
-            for tier, numbers in columns.items()
-        }
-        runs.append(answer({key for table in keys.values() for line in table for key in line if key[0]}))
+    def add(keys: set[Key]) -> None:
+        runs.append(answer(keys))
         outcomes.update(runs[-1].outcomes)
+
+    def ask(questions: Numbers, columns: Numbers) -> dict[str, NDArray[np.int64]]:
+        keys = {
+            tier: [[(asked[tier][number].id, budgets[column]) for column in columns[tier]] for number in numbers]
+            for tier, numbers in questions.items()
+        }
+        add({key for table in keys.values() for line in table for key in line})
         return {
-            tier: np.array(
-                [[key in outcomes and not outcomes[key].correct for key in line] for line in table], np.int64
-            )
+            tier: np.array([[not outcomes[key].correct for key in line] for line in table], np.int64)
             for tier, table in keys.items()
         }
 
-    table = ByDocument(tuple(f"{document}#{k}" for document, k in slices), tuple(budgets), sizes, sizes)
-    result = sample_adaptively(table, terms, ask, sampling, owners=[document for document, _ in slices])
+    names = {tier: [(sample.document, sample.id) for sample in found] for tier, found in asked.items()}
+    result = sample_adaptively(names, budgets, terms, ask, sampling)
+    if apart:
+        add({(sample.id, budget) for sample in apart for budget in (result.budgets[sample.tier], sampling.uniform)})
+        result = replace(result, passes=len(outcomes), of=len(samples) * len(budgets))
     every = [(sample.id, budget) for sample in samples for budget in budgets]
     whole = replace(
         runs[-1],
@@ -105,3 +106,26 @@ def _measure_adaptively(
         changed=sum(run.changed for run in runs),
     )
     return Measurement(whole, result)
+
+
+def choosing_part(
+    samples: Sequence[Sample],
+    sampling: AdaptiveSampling,
+    terms: Terms,
+    costs: Mapping[str, float],
+    labels: Mapping[str, str] | None,
+    uniform: int,
+) -> tuple[AdaptiveSampling, Terms]:
+    """Adaptive sampling of the documents that a certificate chooses on, and its terms (``certify``)."""
+    first = set(check_split([(sample.document, sample.tier) for sample in samples], costs).split()[0].documents)
+    prices = costs_by_label([sample for sample in samples if sample.document in first], costs, labels)
+    sampling = replace(sampling, chosen_on=first, uniform=uniform)
+    return sampling, replace(terms, costs=prices, total=uniform * len(samples))
+
+
+def costs_by_label(
+    samples: Sequence[Sample], costs: Mapping[str, float], labels: Mapping[str, str] | None
+) -> dict[str, float]:
+    """By tier, the mean cost of a mistake: by label where the labels are known."""
+    pairs = Counter((sample.tier, labels[sample.id] if labels else sample.tier) for sample in samples)
+    return expected_costs(pairs, costs)

@@ -26,6 +26,7 @@ from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 from stakes.signals.base import Signal
+from stakes.signals.prompt import text_of
 
 ESTIMATE = ("cwe", "tokens", "hard_cwe", "hard_tokens", "right", "ratio", "same_from", "same_to")
 MOVED = 0.01  # the stated range of cost ratios is that within which at most this share of the budgets changes
@@ -72,7 +73,7 @@ def calibrate_per_request(
             sums += (cost, *losses)
     curves = _curves(measured, estimator, floor)
     plan, n = pricing.plan(samples, curves), len(samples)
-    right = sum(signal(s.question, s.task).tier == s.tier for s in samples) / n
+    right = sum(signal(s.prompt, s.task).tier == s.tier for s in samples) / n
     figures = (*sums[1:] / (sums[0], n, sums[0], n), right, *pricing.unchanged_ratios(samples, curves))
     estimate = {name: float(figure) for name, figure in zip(ESTIMATE, figures, strict=True)}
     # What drift monitoring compares with, by tier read: disagreement with full budget, and the mix.
@@ -107,8 +108,8 @@ class _Pricing:
 
     def decide(self, plan: PerRequestPlan, curves: Mapping[str, Curve], sample: Sample) -> tuple[str, int]:
         """The tier that the signal reads, and the budget at the price."""
-        reading, weights = plan.weights(self.signal, self.costs, sample.question, sample.task, None)
-        return reading.tier, plan.budget(curves, weights, sample.question, sample.id)
+        reading, weights = plan.weights(self.signal, self.costs, sample.prompt, sample.task, None)
+        return reading.tier, plan.budget(curves, weights, text_of(sample.prompt), sample.id)
 
     def unchanged_ratios(self, samples: Sequence[Sample], curves: Mapping[str, Curve]) -> tuple[float, float, float]:
         """The ratio of the highest cost to the lowest, and the range of ratios over which nearly no budget changes."""
@@ -127,7 +128,7 @@ class _Pricing:
 
         A tier that it reads in none of these samples gets the largest measured budget within the mean.
         """
-        readings = [self.signal(sample.question, sample.task).tier for sample in samples]
+        readings = [self.signal(sample.prompt, sample.task).tier for sample in samples]
         counts = {tier: readings.count(tier) for tier in self.costs if tier in readings}
         costs = {tier: self.costs[tier] for tier in counts}
         best = allocate({tier: curves[tier] for tier in counts}, costs, counts, self.mean_budget * len(samples))
@@ -138,11 +139,11 @@ class _Pricing:
     def _likely(self, samples: Sequence[Sample]) -> tuple[NDArray[np.float64], PerRequestPlan]:
         """Probabilities of each tier, samples × tiers, and the plan without a price that they come from."""
         tiers = list(self.costs)
-        readings = [self.signal(sample.question, sample.task) for sample in samples]
+        readings = [self.signal(sample.prompt, sample.task) for sample in samples]
         labels = [sample.tier for sample in samples]
         plan = PerRequestPlan(price=0.0, trust=label_probabilities(self.signal, readings, labels, tiers))
         unit = dict.fromkeys(tiers, 1.0)
-        weights = [plan.weights(self.signal, unit, sample.question, sample.task, None)[1] for sample in samples]
+        weights = [plan.weights(self.signal, unit, sample.prompt, sample.task, None)[1] for sample in samples]
         return np.array([[row.get(tier, 0.0) for tier in tiers] for row in weights]), plan
 
     def _errors(self, curves: Mapping[str, Curve]) -> NDArray[np.float64]:

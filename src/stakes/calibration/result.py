@@ -10,7 +10,8 @@ from stakes.budgets.plan import Plan
 from stakes.budgets.policy import Policy
 from stakes.calibration.adaptive.sampler import AdaptiveResult
 from stakes.calibration.certify.certificate import Certificate
-from stakes.calibration.holdout import AsServed, HeldOut, as_served
+from stakes.calibration.holdout import AsServed, HeldOut, as_served, estimate_served
+from stakes.calibration.reading import SignalTraining
 from stakes.errors import BadInput
 from stakes.evaluation.runner import Run
 from stakes.evaluation.samples import Excluded
@@ -42,11 +43,13 @@ class Calibration:
     held_out: HeldOut | None = None
     why_not_held_out: str = ""
     certificate: Certificate | None = None
-    """Where one was requested: the policy then has its budgets, chosen on half of the documents, not the plan's."""
+    """Where one was requested: the policy has its budgets, chosen on a quarter of the documents, not the plan's."""
     adaptive: AdaptiveResult | None = None
     """With adaptive sampling: the decision, and on how many of the answers."""
     served: AsServed | None = None
-    """Where tiers are labels that the policy's signal does not always read: what the budgets give as it reads them."""
+    """Where the signal does not read every label: what the budgets give as it reads them, mistakes at label's cost."""
+    training: SignalTraining | None = None
+    """Where the policy's signal was trained on the samples' labels."""
 
     @property
     def measured_tokens(self) -> int:
@@ -58,19 +61,38 @@ class Calibration:
         """Tokens that the policy's budgets come to over all samples."""
         return sum(self.plan.counts[tier] * budget for tier, budget in self.policy.budgets.items())
 
-    def by_labels(self, readings: Mapping[str, str]) -> "Calibration":
+    def by_labels(self, readings: Mapping[str, str], *, known: bool = True) -> "Calibration":
         """The same where its tiers are labels, with how the signal reads each sample instead.
 
-        Where they differ, a certificate holds for named tiers only, and says so.
+        Where they differ, or where that is not ``known`` (the signal was trained on these samples), a certificate holds
+        for named tiers only, and says so.
         """
-        outcomes = list(self.run.outcomes.values())
-        if self.adaptive is not None or all(readings[outcome.sample] == outcome.tier for outcome in outcomes):
+        same = all(readings[outcome.sample] == outcome.tier for outcome in self.run.outcomes.values())
+        if same and known:
             return self
-        policy = self.policy
-        served = as_served(outcomes, policy.budgets, readings, policy.costs, policy.mean_budget)
-        if policy.certificate is not None:
-            policy = policy.model_copy(update={"certificate": {**policy.certificate, "tiers": "named"}})
-        return replace(self, policy=policy, served=served)
+        served = None if same else self._served(readings, by_reading=False)
+        if self.certificate is None:
+            return replace(self, served=served)
+        certificate = replace(self.certificate, tiers="named")
+        policy = self.policy.model_copy(update={"certificate": certificate.record()})
+        return replace(self, policy=policy, certificate=certificate, served=served)
+
+    def with_labels(self, labels: Mapping[str, str]) -> "Calibration":
+        """The same where its tiers are readings and the labels of the samples are known."""
+        same = all(labels[outcome.sample] == outcome.tier for outcome in self.run.outcomes.values())
+        return self if same else replace(self, served=self._served(labels, by_reading=True))
+
+    def _served(self, other: Mapping[str, str], *, by_reading: bool) -> AsServed:
+        """CWE as read, costs by label; ``other``: labels where the outcomes' tiers are readings, else readings."""
+        outcomes, policy = list(self.run.outcomes.values()), self.policy
+        tiers = {outcome.sample: outcome.tier for outcome in outcomes}
+        readings, labels = (tiers, other) if by_reading else (other, tiers)
+        if self.adaptive is None:
+            return as_served(outcomes, policy.budgets, readings, policy.costs, policy.mean_budget, labels)
+        pairs = [(readings[sample], labels[sample]) for sample in tiers]
+        return estimate_served(
+            self.fitted, policy.budgets, pairs, policy.costs, policy.mean_budget, by_reading=by_reading
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each tier and budget: the measured error with its interval, the fitted one, and the choice."""
@@ -136,6 +158,7 @@ class Calibration:
             "held_out": None if self.held_out is None else asdict(self.held_out),
             "why_not_held_out": self.why_not_held_out,
             "as_served": None if self.served is None else asdict(self.served),
+            "training": None if self.training is None else self.training.record(),
             "tokens": {
                 "full_resolution": self.native_tokens,
                 "policy": self.spent,

@@ -22,9 +22,7 @@ EstimatorName = Annotated[
     str | None,
     typer.Option(help="How curves are estimated: raw or pooled. Default: pooled to calibrate, raw to plan."),
 ]
-Confidence = Annotated[
-    float | None, typer.Option(help="The confidence of a certificate or of adaptive sampling. Default: 0.95.")
-]
+Confidence = Annotated[float | None, typer.Option(help="The confidence of a certificate. Default: 0.95.")]
 Ceilings = Annotated[
     list[str] | None,
     typer.Option(help="The largest error rate of a tier, as tier=rate, such as high=0.10; once per tier."),
@@ -40,7 +38,7 @@ def calibrate(
     source: ModelSource,
     mean_budget: Annotated[int, typer.Option(help="Visual tokens per image on average, over all questions.")] = 304,
     cost: inputs.Costs = None,
-    signal: Annotated[str, typer.Option(help=inputs.SIGNAL_HELP)] = "keywords",
+    signal: Annotated[str | None, typer.Option(help=inputs.CALIBRATED_SIGNAL_HELP)] = None,
     grid: Annotated[
         str | None, typer.Option(help="Budgets to measure, as 32,64,96. Default: the paper's 13, scaled to the mean.")
     ] = None,
@@ -57,8 +55,13 @@ def calibrate(
     output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path("policy.json"),
     estimator: EstimatorName = None,
     certify: Annotated[
-        bool, typer.Option("--certify", help="Choose on half of the documents and ship only what passes on the other.")
+        bool,
+        typer.Option("--certify", help="Choose on a quarter of the documents and ship only what passes on the others."),
     ] = False,
+    max_per_document: Annotated[
+        int | None,
+        typer.Option(help="With --certify: count at most so many questions of a document; claims are of that rate."),
+    ] = None,
     confidence: Confidence = None,
     ceiling: Ceilings = None,
     per_request: Annotated[
@@ -71,25 +74,30 @@ def calibrate(
         bool,
         typer.Option(
             "--adaptive",
-            help="Adaptive sampling: skip answers that can no longer change the choice. A fifth to all of them are "
-            "still needed; --passes limits that.",
+            help="Adaptive sampling: skip answers that will hardly change the choice. About a third are needed. It "
+            "guarantees nothing by itself; --certify does.",
         ),
     ] = False,
-    passes: Annotated[int | None, typer.Option(help="With --adaptive: the largest number of answers.")] = None,
+    passes: Annotated[
+        int | None, typer.Option(help="With --adaptive: the largest number of answers to choose on.")
+    ] = None,
     workers: Workers,
     as_json: AsJson = False,
 ) -> None:
     """Answer every question at every budget, measure each tier's curve, and choose the budgets.
 
     Example: stakes calibrate samples.jsonl --model ./my-vlm --mean-budget 304 --cost high=5 --cost low=1 -o policy.json
+    Example: stakes calibrate labelled.jsonl --cost total=20 --cost date=5 --cost other=1
     Example: stakes calibrate samples.jsonl --certify --confidence 0.95 --ceiling high=0.10
+    Example: stakes calibrate samples.jsonl --certify --max-per-document 4
     Example: stakes calibrate samples.jsonl --per-request --signal learned:signal.json
-    Example: stakes calibrate samples.jsonl --adaptive --passes 2700
+    Example: stakes calibrate samples.jsonl --adaptive --certify
     Example: stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1 --family qwen3-vl --key-env MY_KEY
     """
     from stakes.budgets.curve import budgets_to_measure
     from stakes.calibration import calibrate as steps
     from stakes.calibration.estimators import DEFAULT
+    from stakes.calibration.reading import settle_tiers
     from stakes.commands.calibrate_summary import format_adaptive, format_per_request, print_calibration
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import Progress
@@ -97,7 +105,7 @@ def calibrate(
     from stakes.evaluation.samples import format_joined
     from stakes.tiers import parse_costs
 
-    sampling, certification = _choices(adaptive, passes, certify, confidence, ceiling)
+    sampling, certification = _choices(adaptive, passes, certify, confidence, ceiling, max_per_document)
     costs = {name: tier.cost for name, tier in parse_costs(cost or ["high=5", "low=1"]).items()}
     budgets = None if grid is None else inputs.whole_numbers("--grid", grid)
     options = steps.CalibrationOptions(
@@ -110,26 +118,28 @@ def calibrate(
         per_request=per_request,
     )
     log = calibration_log(output) if log is None else log
-    inputs.check_writable(output, samples, log, inputs.signal_file(signal))
+    inputs.check_writable(output, samples, log, inputs.signal_file(signal or ""))
     budgets_to_measure(budgets, mean_budget, floor)
-    reader = inputs.parse_signal(signal, costs)
+    word = signal or inputs.default_signal(samples, costs, stated=bool(cost))
+    reader = None if word == "train" else inputs.parse_signal(word, costs)
     by_label = reader is None or per_request  # per-request costs need labels: misread tiers are part of the estimate
     prepared, read = inputs.gather_samples(
-        samples, pages, per_tier, "calibration", None if by_label else reader, inputs.parse_judge(signal, costs)
+        samples, pages, per_tier, "calibration", None if by_label else reader, inputs.parse_judge(word, costs)
     )
-    serving = steps.serving_signal(prepared, costs) if reader is None else reader
-    steps.check_tiers(prepared, costs, serving)
-    questions = [sample.question for sample in prepared]
-    notes = ["" if per_request else inputs.note_on_labels(read, prepared), inputs.note_on_reading(serving, questions)]
-    notes.append(format_joined(prepared))
+    tiers = settle_tiers(
+        prepared, costs, reader or ("train" if word == "train" else "tier"), named=bool(signal), per_request=per_request
+    )
+    notes = [
+        tiers.note,
+        "" if by_label else inputs.note_on_labels(read, prepared),
+        "" if tiers.training else inputs.note_on_reading(tiers.signal, [sample.prompt for sample in prepared]),
+        format_joined(prepared),
+    ]
     inputs.print_notes(*notes)
-    right = sum(serving(sample.question, sample.task).tier == sample.tier for sample in prepared) / len(prepared)
+    right = tiers.agreement(prepared)
     with source.open() as model, _explained(budgets, mean_budget, model, mechanism):
         run = RunOptions(Progress(sys.stderr, "calibrate"), workers(model))
-        result = steps.calibrate(
-            prepared, model, costs=costs, mean_budget=mean_budget, signal=reader, log=log,
-            options=replace(options, run=run),
-        )  # fmt: skip
+        result = steps.calibrate_settled(tiers, model, costs, mean_budget, log, replace(options, run=run))
     counts = server_counts(model)
     partial = inputs.note_on_partial_answers(prepared, result.run.outcomes.values())
     inputs.print_notes(partial)
@@ -138,20 +148,25 @@ def calibrate(
     except OSError as error:
         raise BadInput(f"{output} cannot be written ({error.strerror}); the answers are safe in {log}") from None
     if as_json:
-        record = {"policy": str(output), "log": str(log), "signal": signal, "signal_agreement": right}
+        record = {"policy": str(output), "log": str(log), "signal": word, "signal_agreement": right}
         checked = {} if counts is None else {"server_counts": counts}
         print_json({**record, **result.record(), **checked, "notes": [*filter(None, [*notes, partial])]})
         return
-    shown = right if by_label else None
+    shown = right if by_label and result.training is None else None
     print_calibration(result, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost))
-    for line in [*format_per_request(result.policy), *format_adaptive(result.adaptive)]:
+    for line in [*format_per_request(result.policy), *format_adaptive(result.adaptive, certify)]:
         typer.echo(line)
     if counts:
         typer.echo(format_server_counts(counts))
 
 
 def _choices(
-    adaptive: bool, passes: int | None, certify: bool, confidence: float | None, ceiling: list[str] | None
+    adaptive: bool,
+    passes: int | None,
+    certify: bool,
+    confidence: float | None,
+    ceiling: list[str] | None,
+    max_per_document: int | None = None,
 ) -> "tuple[AdaptiveSampling | None, Certification | None]":
     """Adaptive sampling and certification as options of the calibration."""
     from stakes.calibration.adaptive.sampler import AdaptiveSampling
@@ -159,12 +174,12 @@ def _choices(
 
     if passes is not None and not adaptive:
         raise BadInput("--passes limits adaptive sampling; add --adaptive")
-    if (ceiling and not certify) or (confidence is not None and not certify and not adaptive):
-        raise BadInput("--confidence and --ceiling belong to a certificate; add --certify")
+    if (ceiling or confidence is not None or max_per_document is not None) and not certify:
+        raise BadInput("--confidence, --ceiling and --max-per-document belong to a certificate; add --certify")
     level = check_confidence(CONFIDENCE if confidence is None else confidence)
     return (
-        AdaptiveSampling(level, passes) if adaptive else None,
-        Certification(level, parse_ceilings(ceiling)) if certify else None,
+        AdaptiveSampling(passes) if adaptive else None,
+        Certification(level, parse_ceilings(ceiling), max_per_document) if certify else None,
     )
 
 

@@ -15,6 +15,7 @@ from stakes.commands.plan_summary import print_plan
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
     from stakes.calibration.adaptive.sampler import AdaptiveResult
+    from stakes.calibration.reading import SignalTraining
 
 
 def print_shipped(found: Calibration) -> None:
@@ -34,9 +35,10 @@ def print_certificate(certificate: Certificate) -> None:
     typer.echo(f"Certificate at {sure} confidence: {certificate.shipped} budgets ship.")
     print_table("", ["tier", "budget", "error", "at most"], rows)
     typer.echo(
-        f"Chosen on {certificate.chosen_on} documents by {certificate.estimator}, certified on the other "
+        f"Chosen on {certificate.chosen_on} {certificate.unit}s by {certificate.estimator}, certified on the other "
         f"{certificate.certified_on}: {certificate.why}."
     )
+    typer.echo(". ".join(part[0].upper() + part[1:] for part in (certificate.covers, certificate.rate) if part) + ".")
     test = certificate.no_harm
     if test is not None:
         budgets = format_by_tier(test.budgets)
@@ -70,7 +72,10 @@ def print_calibration(
     print_table("Error by budget, raw", ["budget", *found.curves], rows)
     as_planned = found.certificate is None or dict(found.policy.budgets) == dict(found.plan.allocation.budgets)
     title = "Budgets" if as_planned else "Budgets, before the certificate"
-    print_plan(found.plan, found.curves, source, found.policy.estimator, title=title, stated=stated)
+    expected = format_expected_costs(found.policy)
+    if expected:
+        typer.echo(expected)
+    print_plan(found.plan, found.curves, source, found.policy.estimator, title=title, stated=stated or bool(expected))
     if found.certificate is None:  # a certificate splits the documents differently and would show another number
         _print_held_out(found)
     print_shipped(found)
@@ -87,21 +92,70 @@ def print_calibration(
         typer.echo(f"{ran.retiered} questions have another tier than before; their answers are kept.")
     if ran.changed:
         typer.echo(f"{ran.changed} answers of a redone batch differ from the log: this model is not deterministic.")
+    kind = found.policy.signal["kind"]
+    if found.training is not None:
+        for line in format_training(found.training):
+            typer.echo(line)
     if agreement is not None:
-        kind = found.policy.signal["kind"]
         typer.echo(
             f"Calibrated on the labels; the policy reads tiers by {kind}, which agrees with {agreement:.1%} of them."
         )
-    if found.served is not None:
-        served = found.served
-        typer.echo(
-            f"All of the above holds for requests that name their tier. As {kind} reads them, the same budgets give "
-            f"these questions a CWE of {served.cwe:.3f} at {served.tokens:.0f} tokens per image; with named tiers "
-            f"{served.by_label:.3f} at {served.label_tokens:.0f}; uniform {served.uniform_budget}: "
-            f"{served.uniform:.3f}. Name tiers in the header x-stakes-tier, train a signal on the labels, or calibrate "
-            f"with --signal {kind} or --per-request."
-        )
+    for line in format_served(found):
+        typer.echo(line)
     typer.echo(f"Policy in {output}, answers in {log}.")
+
+
+def format_expected_costs(policy: "Policy") -> str:
+    """The costs that the budgets were chosen at, where labels make them others than stated; else empty."""
+    expected = [
+        f"{tier} {plan.expected_cost:.3g} (stated {plan.cost:g})"
+        for tier, plan in policy.tiers.items()
+        if plan.expected_cost is not None
+    ]
+    if not expected:
+        return ""
+    return f"Mistakes cost by the label. Costs and cost ratios below are means by reading: {', '.join(expected)}."
+
+
+def format_served(found: Calibration) -> Iterator[str]:
+    """What the budgets give where the signal does not read every label as it is, as sentences."""
+    served, kind = found.served, found.policy.signal["kind"]
+    if served is None:
+        return
+    how = ", estimated from the curves" if served.estimated else ""
+    gives = f"a CWE of {served.cwe:.3f} at {served.tokens:.0f} tokens per image{how}"
+    even = f"uniform {served.uniform_budget}: {served.uniform:.3f}"
+    if format_expected_costs(found.policy):
+        yield (
+            f"Budgets follow the reading by {kind}, which agrees with {served.agreement:.1%} of the labels; mistakes "
+            f"cost by the label. So served, the policy's budgets give {gives}; {even}."
+        )
+        return
+    yield (
+        f"All of the above holds for requests that name their tier. As {kind} reads them, the same budgets give "
+        f"these questions {gives}; with named tiers {served.by_label:.3f} at {served.label_tokens:.0f}; {even}. Name "
+        f"tiers in the header x-stakes-tier, train a signal on the labels, or calibrate with --signal {kind} or "
+        "--per-request."
+    )
+
+
+def format_training(training: "SignalTraining") -> Iterator[str]:
+    """What signal was trained on the labels, and how it reads questions that it has not seen, as sentences."""
+    counts = ", ".join(f"{count} {tier}" for tier, count in training.counts.items())
+    questions = sum(training.counts.values())
+    yield f"A signal was trained on the {questions} labels ({counts}); the policy reads requests by it."
+    if training.agreement is None or training.right_by_tier is None:
+        yield (
+            f"It was not checked on questions that it has not seen: {training.why_not}. The tiers above are the "
+            "labels: all of it holds for requests that name their tier, or ask one of these questions word for word."
+        )
+        return
+    right = ", ".join(f"{tier} {share:.1%}" for tier, share in training.right_by_tier.items())
+    yield (
+        f"Out of fold, with documents and texts held out, it reads {training.agreement:.1%} of the labels "
+        f"({right}; kappa {training.kappa:.3f}); {training.undecided:.1%} are undecided and get the most expensive "
+        "tier. The budgets rest on these readings."
+    )
 
 
 def _print_held_out(found: Calibration) -> None:
@@ -150,16 +204,15 @@ def format_per_request(policy: "Policy") -> Iterator[str]:
     )
 
 
-def format_adaptive(result: "AdaptiveResult | None") -> Iterator[str]:
-    """What adaptive sampling skipped, and what it could not rule out, as sentences."""
+def format_adaptive(result: "AdaptiveResult | None", certified: bool) -> Iterator[str]:
+    """What adaptive sampling took, and what it is worth, as sentences."""
     if result is None:
         return
     yield (
-        f"Adaptive sampling: {result.passes:,} of {result.of:,} answers ({result.passes / result.of:.0%}); ruled out "
-        f"{result.ruled_out} of {result.candidates} choices, with {result.confidence:.4g} confidence."
+        f"Adaptive sampling: {result.passes:,} of {result.of:,} answers ({result.passes / result.of:.0%}). By the "
+        f"estimator's model, the choice loses {result.expected_regret:.4f} of CWE against the best one on average."
     )
-    if result.dropped_early:
-        yield (
-            f"{result.dropped_early} more were dropped early because of the pass limit, without evidence against them; "
-            "raise --passes to test them."
-        )
+    if certified:
+        yield "What is guaranteed is in the certificate, which rests on documents that the budgets were not chosen on."
+    else:
+        yield "That is no guarantee. --certify gives one, from documents that the budgets are not chosen on."

@@ -1,4 +1,4 @@
-"""``stakes doctor``: check the installation, the weights, a policy and an upstream, with advice on every problem."""
+"""``stakes doctor``: check the installation, the weights, a policy, an upstream and a gateway, with advice."""
 
 import platform
 import re
@@ -43,9 +43,13 @@ def doctor(
     model: Annotated[str | None, typer.Option(help="The model to ask. Default: the first that it lists.")] = None,
     family: Annotated[str, typer.Option(help="Without --policy: the upstream model's family.")] = "qwen2.5-vl",
     actuator: Annotated[str, typer.Option(help="As for serve: pixels, vllm, lmdeploy, detail or gemini.")] = "pixels",
+    gateway: Annotated[
+        str | None, typer.Option(help="The address of a running gateway: its requests, and the share undecided.")
+    ] = None,
+    gateway_key_file: Annotated[Path | None, typer.Option(help="A file that holds one of the gateway's keys.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the installation, the embedded reader's weights, a policy and an upstream; exit status 1 on a problem.
+    """Check the installation, the reader's weights, a policy, an upstream and a gateway; exit status 1 on a problem.
 
     Example: stakes doctor --policy policy.json --upstream http://127.0.0.1:8000/v1
     """
@@ -57,6 +61,8 @@ def doctor(
         rows += _upstream(upstream, upstream_key_file, model, rules, rules.family if rules else family, actuator)
         if policy is not None and rules is None:
             rows.append(_row("upstream family", "unknown", f"{family} was assumed, because the policy cannot be read"))
+    if gateway is not None:
+        rows += _gateway(gateway, gateway_key_file)
     problems = sum(row["state"] == "bad" for row in rows)
     if as_json:
         print_json({"good": not problems, "checks": rows})
@@ -227,6 +233,54 @@ def _other_actuator(actuator: str, family: str) -> str:
     if actuator in good:
         return "see stakes doctor --help"
     return f"with --family {family} give --actuator {' or '.join(filter(None, (', '.join(good[:-1]), good[-1])))}"
+
+
+def _gateway(address: str, key_file: Path | None) -> list[Row]:
+    """Ask a running gateway for its metrics."""
+    import httpx
+
+    from stakes.gateway.settings import read_keys
+    from stakes.http import server_name
+
+    try:
+        key = read_keys(key_file)[0] if key_file else None
+        name, root = server_name(address, key), address.rstrip("/").removesuffix("/v1")
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        reply = httpx.get(f"{root}/metrics", headers=headers, timeout=10, trust_env=False)
+    except StakesError as error:
+        return [_row("gateway", "bad", str(error), "give the address that stakes serve prints")]
+    except httpx.HTTPError as error:
+        found = f"{name} does not answer ({type(error).__name__})"
+        return [_row("gateway", "bad", found, "start it with stakes serve, or correct the address")]
+    if reply.status_code == 401:
+        found = f"{name} does not accept this key" if key else f"{name} needs a key for /metrics"
+        return [_row("gateway", "bad", found, "give a file with one of its keys: --gateway-key-file FILE")]
+    try:
+        return _traffic(reply.text)
+    except ImportError as error:
+        return [_row("gateway", "bad", f"not read: {error.name} is missing", "pip install 'stakes[gateway]'")]
+    except (ValueError, KeyError, IndexError):
+        found = f"{name} has no metrics of a gateway at /metrics (status {reply.status_code})"
+        return [_row("gateway", "bad", found, "give the address of stakes serve, not of its upstream")]
+
+
+def _traffic(text: str) -> list[Row]:
+    """What a gateway has counted since it started: requests, and how many of them were undecided."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    from stakes.gateway.monitoring.undecided import UndecidedShare
+
+    families = {one.name: one.samples for one in text_string_to_metric_families(text)}
+    policy = families["stakes_policy_info"][0].labels
+    counts = [(one.labels, one.value) for one in families["stakes_requests"] if one.name.endswith("_total")]
+    undecided = sum(one.value for one in families["stakes_undecided"] if one.name.endswith("_total"))
+    share, requests = UndecidedShare.of(undecided, counts), sum(count for _, count in counts)
+    summary = f"{policy['mode']}, policy {policy['fingerprint']:.12}, {requests:,.0f} requests since its start"
+    rows = [_row("gateway", "good", summary)]
+    if share.share is None:
+        return [*rows, _row("undecided", "unknown", "no image request yet")]
+    found = f"{share.undecided:,} of {share.requests:,} image requests ({share.share:.1%})"
+    return [*rows, _row("undecided", "warning" if share.high else "good", found, share.advice())]
 
 
 def _any_policy(family: str) -> "Policy":

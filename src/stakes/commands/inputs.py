@@ -1,6 +1,5 @@
 """Inputs of commands: samples files and synthetic pages, signals by name, ``tier=value`` words, and notes on them."""
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from stakes.errors import BadInput
-from stakes.tiers import extremes
 
 if TYPE_CHECKING:
+    from stakes.budgets.policy import Policy
     from stakes.data.sample import Sample
     from stakes.evaluation.outcome_log import Outcome
-    from stakes.signals import Judge, Signal
+    from stakes.signals import Judge, Prompt, Signal
 
 N = TypeVar("N", int, float)
 
@@ -30,11 +29,21 @@ Log = Annotated[
     Path | None, typer.Option(help="The log of answers that a run resumes from. Default: next to the policy.")
 ]
 SIGNAL_HELP = (
-    "How tiers are read: keywords, keywords:FILE (one per line), task:FILE.json or task:docvqa=high,vqav2=low, "
-    "learned:FILE (stakes signal train), tier (labels), judge:FILE (a judge's labels, by id or question)."
+    "How tiers are read: requests, requests:FILE (your fields), keywords, keywords:FILE (one per line), task:FILE.json "
+    "or task:docvqa=high,vqav2=low, learned:FILE (stakes signal train), module:Class, tier (labels), judge:FILE (a "
+    "judge's labels, by id or question)."
 )
+CALIBRATED_SIGNAL_HELP = (
+    f"{SIGNAL_HELP} Default: train, a signal trained on the samples' labels, if every sample has one and every label a "
+    "--cost; else requests."
+)
+Undecided = Annotated[
+    str | None,
+    typer.Option(help="The tier of requests in which nothing is recognised. Default: the most expensive one."),
+]
 SERVED_SIGNAL_HELP = (
-    "How tiers are read instead of the policy's own way: keywords, keywords:FILE, task:MAP, learned:FILE or only FILE."
+    "How tiers are read instead of the policy's own way: requests, requests:FILE, keywords, keywords:FILE, task:MAP, "
+    "learned:FILE or only FILE, module:Class."
 )
 
 
@@ -71,28 +80,30 @@ def whole_numbers(option: str, text: str) -> list[int]:
         raise BadInput(f"{option} takes whole numbers with commas between, such as 32,64,96, not {text!r}") from None
 
 
-def parse_signal(word: str, costs: Mapping[str, float]) -> "Signal | None":
+def parse_signal(word: str, costs: Mapping[str, float], undecided: str | None = None) -> "Signal | None":
     """The named signal; None for labels: ``tier``, the samples' own, and ``judge:FILE`` (``parse_judge``)."""
-    from stakes.signals import KeywordRule, LearnedSignal, TaskIdentity
+    from stakes.signals.named import named_signal
 
     kind, _, rest = word.partition(":")
-    if word == "keywords":
-        return KeywordRule()
-    if kind == "keywords" and rest:
-        from stakes.signals.keywords import read_keywords
-
-        names = ("high", "low") if len(costs) != 2 or set(costs) == {"high", "low"} else extremes(costs)
-        return KeywordRule(read_keywords(rest), *names)
     if word == "tier" or (kind == "judge" and rest):
         return None
-    if kind == "task" and rest:
-        return TaskIdentity(_task_map(rest), most_expensive=max(costs, key=costs.__getitem__))
-    if kind == "learned" and rest:
-        return LearnedSignal.load(rest)
-    raise BadInput(
-        f"no signal is called {word!r}; give keywords, keywords:FILE, task:MAP, learned:FILE, judge:FILE, "
-        "or tier for the labels"
-    )
+    if word == "train":
+        raise BadInput("train is a signal of calibrate only: it learns the labels of the samples that it calibrates on")
+    return named_signal(word, costs, undecided)
+
+
+def default_signal(file: Path | None, costs: Mapping[str, float], stated: bool) -> str:
+    """The signal of ``calibrate`` where none is named; ``stated``: the user gave the costs.
+
+    Synthetic pages are read by the paper's rule, and files by the rule of ``stakes.calibrate``. Labels are not learned
+    at costs that nobody stated.
+    """
+    from stakes.calibration import reading
+    from stakes.data.sample import read_samples
+
+    if file is None:
+        return "keywords"
+    return reading.default_signal(read_samples(file), costs) if stated else reading.DEFAULT
 
 
 def parse_judge(word: str, costs: Mapping[str, float]) -> "Judge | None":
@@ -110,7 +121,7 @@ def parse_judge(word: str, costs: Mapping[str, float]) -> "Judge | None":
     return Judge(labels=file, rubric={tier: tier for tier in costs}, most_expensive=max(costs, key=costs.__getitem__))
 
 
-def parse_served_signal(word: str, costs: Mapping[str, float]) -> "Signal":
+def parse_served_signal(word: str, costs: Mapping[str, float], undecided: str | None = None) -> "Signal":
     """A signal for requests, which have no labels; a file name alone is a learned signal."""
     if word == "tier":
         raise BadInput("requests have no labels to read; clients name tiers in the header x-stakes-tier")
@@ -119,9 +130,23 @@ def parse_served_signal(word: str, costs: Mapping[str, float]) -> "Signal":
             f"{word} holds a judge's labels of known questions, and requests are new; train a signal on the labels "
             "(stakes signal train) and give learned:FILE"
         )
-    signal = parse_signal(f"learned:{word}" if Path(word).is_file() else word, costs)
+    signal = parse_signal(f"learned:{word}" if Path(word).is_file() else word, costs, undecided)
     assert signal is not None  # only labels give none
     return signal
+
+
+def use_signal(rules: "Policy", word: str | None, undecided: str | None = None) -> None:
+    """Let a policy read tiers by the signal that was named, or by its own with another tier for undecided requests."""
+    from stakes.signals import RequestSignal
+
+    if word:
+        rules.use(parse_served_signal(word, rules.costs, undecided))
+    elif undecided is not None:
+        if rules.signal.get("kind") != "requests":
+            raise BadInput(
+                f"--undecided is for the signal requests, and this policy's is {rules.signal.get('kind')}; leave it out"
+            )
+        rules.use(RequestSignal.from_dict({**rules.signal, "undecided": undecided}))
 
 
 def signal_file(word: str) -> Path | None:
@@ -130,21 +155,6 @@ def signal_file(word: str) -> Path | None:
         if name and Path(name).is_file():
             return Path(name)
     return None
-
-
-def _task_map(text: str) -> dict[str, str]:
-    if Path(text).is_file():
-        try:
-            read = json.loads(Path(text).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise BadInput(f"{text} is not a JSON file of tasks ({error})") from None
-        if not isinstance(read, dict) or not all(isinstance(value, str) for value in read.values()):
-            raise BadInput(f'{text} should read {{"docvqa": "high", "vqav2": "low"}}')
-        return read
-    pairs = [word.partition("=") for word in text.split(",")]
-    if not all(task and equals and tier for task, equals, tier in pairs):
-        raise BadInput(f"{text!r} is neither a file nor a map of tasks such as docvqa=high,vqav2=low")
-    return {task.strip(): tier.strip() for task, _, tier in pairs}
 
 
 def gather_samples(
@@ -202,11 +212,12 @@ def note_on_labels(read: "Sequence[Sample]", samples: "Sequence[Sample]") -> str
     return f"the file's labels disagree with the signal on {other} of {len(pairs)} questions; --signal tier uses them"
 
 
-def note_on_reading(signal: "Signal", questions: Sequence[str]) -> str:
+def note_on_reading(signal: "Signal", questions: "Sequence[str | Prompt]") -> str:
     """A note if no keyword occurs in the questions, or if a learned signal was trained on some of them; else empty."""
     from stakes.signals import KeywordRule, LearnedSignal
+    from stakes.signals.prompt import text_of
 
-    if isinstance(signal, KeywordRule) and not any(map(signal.find, questions)):
+    if isinstance(signal, KeywordRule) and not any(signal.find(text_of(question)) for question in questions):
         return f"no keyword is in any of these {len(questions)} questions, so all are {signal.low}; see --signal"
     known = sum(map(signal.trained_on, questions)) if isinstance(signal, LearnedSignal) else 0
     if not known:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands.inputs import SERVED_SIGNAL_HELP, parse_served_signal, signal_file, tier_numbers
+from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided, signal_file, tier_numbers, use_signal
 from stakes.commands.options import replace_signature
 from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.errors import BadInput
@@ -97,6 +97,7 @@ def serve(
         typer.Option(help=f"With --budget: the upstream model's family. Default: {FAMILY}, or the local model's own."),
     ] = None,
     signal: Annotated[str | None, typer.Option(help=f"{SERVED_SIGNAL_HELP} Files are reloaded.")] = None,
+    undecided: Undecided = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(callback=within(0, 65535), help="The port to listen on; 0 for any free port.")
@@ -137,8 +138,7 @@ def serve(
         rules = read_policy(policy, budget, mean_budget, family or own or FAMILY)
         if own not in (None, rules.family):
             raise BadInput(f"these budgets are tokens of {rules.family}, but {typed['upstream']!r} is {own}")
-        if signal:
-            rules.use(parse_served_signal(signal, rules.costs))
+        use_signal(rules, signal, undecided)
         return rules
 
     conditions = drift_limits(shadow_outcomes, shadow_allow)
@@ -153,7 +153,7 @@ def serve(
 
         def ready(here: str) -> None:
             logs.write_to_stderr()
-            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode}
+            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": settings.notes()}
             record = {**start, **describe_policy(served.rules.policy)}
             print_json(record) if as_json else typer.echo(format_start(record))
 
@@ -179,7 +179,8 @@ def _upstream(word: str) -> Iterator[tuple[str, str | None]]:
 def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
     """The file's policy, or an uncalibrated one from ``--budget``."""
     from stakes.budgets.policy import Policy
-    from stakes.signals import KeywordRule
+    from stakes.signals import to_dict
+    from stakes.signals.named import named_signal
     from stakes.tiers import PAPER_TIERS
 
     if (path is None) == (not budgets):
@@ -192,13 +193,12 @@ def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, 
     for tier, tokens in chosen.items():
         if tokens < 1:
             raise BadInput(f"--budget {tier}={tokens} is no budget; give at least 1 token, as high=576")
-    for tier in KeywordRule().tiers:
-        if tier not in chosen:
-            least = min(chosen.values())
-            raise BadInput(
-                f"questions are read as {' or '.join(KeywordRule().tiers)}; give {tier} a budget too: "
-                f"--budget {tier}={max(1, least // 6) if tier == 'low' else least}"
-            )
+    if len(chosen) < 2:
+        (tier, tokens), other = *chosen.items(), "low" if "high" in chosen else "high"
+        suggested = max(1, tokens // 6) if other == "low" else 6 * tokens
+        raise BadInput(
+            f"requests are of two or more tiers; give one beside {tier} a budget: --budget {other}={suggested}"
+        )
     costs = {tier.name: tier.cost for tier in PAPER_TIERS}
     # Costs only order the tiers here: the paper's for its own tiers, else the tier with more tokens costs more.
     plans = {
@@ -208,6 +208,7 @@ def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, 
     record = {
         "schema": 1, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
         "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
+        "signal": to_dict(named_signal("requests", {name: plan["cost"] for name, plan in plans.items()})),
     }  # fmt: skip
     return Policy.from_record(record, "--budget")
 
@@ -230,12 +231,12 @@ def describe_policy(rules: "Policy") -> dict[str, Any]:
 
 
 def format_start(record: Mapping[str, Any]) -> str:
-    """The first lines that ``serve`` prints: addresses, mode, budgets, and a line per warning."""
+    """The first lines that ``serve`` prints: addresses, mode, budgets, and a line per note and warning."""
     budgets = format_by_tier(record["budgets"])
     line = f"{record['address']} → {record['upstream']} ({record['mode']}; budgets {budgets}; {record['origin']})"
     if record["begins_with"] != record["budgets"]:  # the optimum may mix two budgets in a tier
         line += f"\nat first, images get on average: {format_by_tier(record['begins_with'])}"
-    return "\n".join([line, *(f"warning: {sentence}" for sentence in record["warnings"])])
+    return "\n".join([line, *record.get("notes", ()), *(f"warning: {sentence}" for sentence in record["warnings"])])
 
 
 def drift_limits(outcomes: Path | None, allowed: list[str] | None) -> "Callable[[Policy], Conditions]":

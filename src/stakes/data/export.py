@@ -36,7 +36,9 @@ def export(samples: Iterable[Sample], folder: Path, *, done: Callable[[], None] 
                 path.parent.mkdir(parents=True, exist_ok=True)  # not before there is something to write
                 _save(open_image(sample.load()), path)
                 written.add(sample.image)
-            record = {key: value for key in KEYS if (value := getattr(sample, key)) not in (None, "")}
+            record = {key: value for key in KEYS if (value := getattr(sample, key)) not in (None, "", ())}
+            if sample.history:
+                record["history"] = [{"role": turn.role, "content": turn.text} for turn in sample.history]
             lines.append(json.dumps(record, ensure_ascii=False) + "\n")
             done()
         write_whole(folder / SAMPLES, "".join(lines))

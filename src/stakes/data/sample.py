@@ -2,8 +2,10 @@
 
     samples = read_samples("questions.jsonl")
 
-A line is ``{"id", "image", "question", "answers", "task"?, "tier"?, "document"?}``. A bad line is an error that names
-the line; it is never skipped.
+A line is ``{"id", "image", "question", "answers", "task"?, "tier"?, "document"?, "group"?, "system"?, "schema"?,
+"history"?}``. A bad line is an error that names the line; it is never skipped. ``group`` is what documents have in
+common, such as a supplier or a template. ``system`` is the system text of the requests that the sample stands for,
+``schema`` their JSON schema or a list of field names, ``history`` a list of ``{"role", "content"}``.
 """
 
 import json
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
+from stakes.signals.prompt import Prompt, Turn, read_schema
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,9 +30,10 @@ class Sample:
     """One question with its acceptable answers, as labelled in a file and later as prepared for a run.
 
     A file gives ``id`` to ``document``; ``tier`` and ``document`` are "" where it does not. Preparation fills in the
-    tier (read by a signal, if one is given), ``size``, ``digest`` and ``load``. It also joins documents that share an
-    image: ``document`` becomes the independent unit, and ``named`` keeps the file's name where that differs.
-    Questions on one document are not independent of each other.
+    tier (read by a signal, if one is given; ``label`` keeps the file's), ``size``, ``digest`` and ``load``. It also
+    joins documents of one group and documents that share an image: ``document`` becomes the independent unit, and
+    ``named`` keeps the file's name where that differs. Questions on one document are not independent of each other, nor
+    are documents of one group. ``schema`` and ``history`` are as in the file.
     """
 
     id: str
@@ -43,9 +47,26 @@ class Sample:
     digest: str = ""  # of the image file, or of a drawn page
     load: "Callable[[], bytes | Image]" = field(default=_not_prepared, compare=False, repr=False)
     named: str = ""
+    group: str = ""
+    label: str = ""
+    system: str = ""
+    schema: Any = field(default=None, compare=False)
+    history: tuple[Turn, ...] = ()
+
+    @property
+    def prompt(self) -> str | Prompt:
+        """What a signal reads: all that the request says, or the question alone where it says no more."""
+        if not (self.system or self.schema or self.history or self.task):
+            return self.question
+        return Prompt(self.question, self.system, read_schema(self.schema), self.history, self.task)
+
+    @property
+    def asked(self) -> str:
+        """What the model is asked: the system text and the question."""
+        return f"{self.system}\n\n{self.question}" if self.system else self.question
 
 
-KEYS = ("id", "image", "question", "answers", "task", "tier", "document")
+KEYS = ("id", "image", "question", "answers", "task", "tier", "document", "group", "system", "schema", "history")
 """The keys of a sample in a file, in the order in which they are written."""
 TABLES = {".csv": "CSV", ".tsv": "TSV", ".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".parquet": "Parquet"}
 
@@ -118,9 +139,26 @@ def _require_readable(record: dict[str, Any]) -> None:
     answers = record["answers"]
     if not isinstance(answers, list) or not answers or not all(isinstance(a, str) for a in answers):
         raise BadInput(f"answers must be a non-empty list of strings, not {answers!r}")
-    for key in ("question", "image", "task", "tier", "document"):
+    for key in ("question", "image", "task", "tier", "document", "group", "system"):
         if record.get(key) is not None and not isinstance(record[key], str):
             raise BadInput(f"{key} must be a string, not {record[key]!r}")
+    if not isinstance(record.get("schema"), dict | list | None):
+        raise BadInput(f"schema must be a JSON schema or a list of field names, not {record['schema']!r:.60}")
+    read_history(record.get("history"))
+
+
+def read_history(value: Any) -> tuple[Turn, ...]:
+    """The earlier turns of a sample, from a list of ``{"role", "content"}``."""
+    turns = [] if value is None else value
+    if not isinstance(turns, list):
+        raise BadInput(f"history must be a list of turns, not {value!r:.60}")
+    read = []
+    for turn in turns:
+        role, content = (turn.get("role"), turn.get("content")) if isinstance(turn, dict) else (None, None)
+        if role not in ("user", "assistant") or not isinstance(content, str):
+            raise BadInput(f'a turn of history is {{"role": "user" or "assistant", "content": text}}, not {turn!r:.60}')
+        read.append(Turn(role, content))
+    return tuple(read)
 
 
 def to_sample(record: dict[str, Any]) -> Sample:
@@ -133,4 +171,8 @@ def to_sample(record: dict[str, Any]) -> Sample:
         task=record.get("task"),
         tier=record.get("tier") or "",
         document=record.get("document") or "",
+        group=record.get("group") or "",
+        system=record.get("system") or "",
+        schema=record.get("schema"),
+        history=read_history(record.get("history")),
     )

@@ -21,7 +21,7 @@ from statistics import median_low
 from typing import Any
 
 from stakes.data.images import image_source
-from stakes.data.sample import KEYS, Sample, parse_object, read_lines, to_sample
+from stakes.data.sample import KEYS, Sample, parse_object, read_history, read_lines, to_sample
 from stakes.errors import BadInput, StakesError
 from stakes.signals.base import Signal
 from stakes.signals.keywords import KeywordRule
@@ -37,7 +37,7 @@ class Problem:
     """One problem, on one line or (``line`` is None) with the file as a whole."""
 
     line: int | None
-    kind: str  # malformed, id, duplicate, question, answers, image, native, pages, tier, task, document, repeat, file
+    kind: str  # malformed, id, duplicate, question, answers, image, native, pages, repeat, file, or a key
     message: str
     fatal: bool = True
 
@@ -54,6 +54,7 @@ class FileReport:
     tiers_from: Counter[str] = field(default_factory=Counter)  # "file" or "signal"
     read_otherwise: int = 0  # samples whose label in the file is not the tier that the signal reads
     documents: int = 0
+    groups: int = 0
     images: Counter[Key] = field(default_factory=Counter)  # samples of each image
     native: dict[Key, int] = field(default_factory=dict)
     ignored_keys: Counter[str] = field(default_factory=Counter)
@@ -112,6 +113,7 @@ class _Checker:
         self.folder, self.family, self.decode, self.signal = path.parent, family, decode, signal
         self.line_of: dict[str, int] = {}  # by id
         self.documents: set[str] = set()
+        self.groups: Counter[str] = Counter()
         self.digests: dict[Key, str] = {}
         self.document_of: dict[str, tuple[str, int]] = {}  # by digest: document and line
         self.id_of: dict[tuple[str, str], tuple[str, int]] = {}  # by digest and question: id and line
@@ -134,7 +136,11 @@ class _Checker:
 
     def finish(self) -> FileReport:
         report = self.report
-        report.documents = len(self.documents)
+        report.documents, ungrouped = len(self.documents), self.groups.pop("", 0)
+        report.groups = len(self.groups)
+        if self.groups and ungrouped:
+            message = f"{ungrouped} of {report.samples} samples have no group; each of their documents counts as one"
+            self._add(None, "group", message, fatal=False)
         if not report.samples and not report.problems:
             self._add(None, "file", "the file holds no samples; each line needs id, image, question and answers")
         if report.samples and len(self.without_image) == report.samples:
@@ -155,10 +161,11 @@ class _Checker:
         self.report.samples += 1
         if sample.id and (first := self.line_of.setdefault(sample.id, number)) != number:
             self._add(number, "duplicate", f"the id {sample.id!r} is that of line {first}; make ids unique")
-        tier = self.signal(sample.question, sample.task).tier
+        tier = self.signal(sample.prompt, sample.task).tier
         self.report.tiers[sample.tier or tier] += 1
         self.report.read_otherwise += sample.tier not in ("", tier)
         self.report.tiers_from["file" if sample.tier else "signal"] += 1
+        self.groups[sample.group] += 1
         if sample.document:
             self.documents.add(sample.document)
         if sample.image is not None:
@@ -233,9 +240,15 @@ def _faults(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "answers", f"answers must be a non-empty list of strings, not {_shorten(answers)}"
         elif not any(map(_is_text, answers)):
             yield "answers", "every answer is empty, so no prediction could be right"
-    for key in ("image", "task", "tier", "document"):
+    for key in ("image", "task", "tier", "document", "group", "system"):
         if record.get(key) is not None and not _is_text(record[key]):
             yield key, f"{key} must be text or left out, not {_shorten(record[key])}"
+    if not isinstance(record.get("schema"), dict | list | None):
+        yield "schema", f"schema must be a JSON schema or a list of field names, not {_shorten(record['schema'])}"
+    try:
+        read_history(record.get("history"))
+    except BadInput as error:
+        yield "history", str(error)
 
 
 def _is_text(value: object) -> bool:

@@ -91,7 +91,7 @@ class Fingerprint:
 def fingerprint_of(samples: Sequence[Sample], model: Any, setting: Setting) -> Fingerprint:
     """The fingerprint of these samples answered by this model; the order of the samples is part of it."""
     columns = {
-        "questions": [(sample.id, sample.question) for sample in samples],
+        "questions": [(sample.id, sample.asked) for sample in samples],
         "answers": [sample.answers for sample in samples],
         "documents": [sample.document for sample in samples],
         "images": [sample.digest for sample in samples],

@@ -1,7 +1,8 @@
-"""Grade answers by one of five metrics, each after its official definition.
+"""Grade answers by one of six metrics: ``value`` for your own data, five others after their official definitions.
 
 | metric    | score                                                                                      |
 |-----------|--------------------------------------------------------------------------------------------|
+| value     | 1 if the values are equal: amounts, dates, whole identifiers, whole words (docs/metrics.md)|
 | relaxed   | 1 if, normalized, prediction and an answer are equal or one contains the other (the paper) |
 | exact     | 1 if they are equal, normalized                                                            |
 | anls      | 1 - edit distance / longer length, best over answers, 0 below 0.5 (DocVQA, InfographicVQA) |
@@ -12,6 +13,8 @@ A score of 0.5 or more counts as correct in paired tests; the raw score is kept 
 
     >>> grade("$1,240.00 in total.", ["$1,240.00"])
     1.0
+    >>> grade("1.240,00 €", ["1,240.00"], metric="value"), grade("4", ["42.90"], metric="value")
+    (1.0, 0.0)
     >>> grade("Sargaso Sea", ["Sargasso Sea"], metric="anls")
     0.9166666666666666
 """
@@ -100,7 +103,8 @@ def grade(prediction: str, answers: Sequence[str], metric: str = "relaxed", *, t
     """The score in [0, 1] of ``prediction`` against every acceptable answer.
 
     An empty prediction is never correct, although "" is contained in everything. A ``truncated`` prediction was cut
-    at the answer's length limit: being a mere piece of an answer does not make it right.
+    at the answer's length limit: being a mere piece of an answer does not make it right. For ``value`` its last word,
+    which may have been cut, does not count.
     """
     if metric not in METRICS:
         raise BadInput(f"unknown metric {metric!r}; choose one of {', '.join(METRICS)}")
@@ -117,6 +121,8 @@ def grade(prediction: str, answers: Sequence[str], metric: str = "relaxed", *, t
         return vqa_score(prediction, answers)
     if metric == "relaxed" and truncated:
         return max(float(_normalize(a) in _normalize(prediction)) if _normalize(a) else 0.0 for a in answers)
+    if metric == "value" and truncated:
+        prediction = " ".join(prediction.split()[:-1])
     score = METRICS[metric]
     return max(score(prediction, answer) for answer in answers)
 
@@ -153,6 +159,12 @@ def _relaxed(prediction: str, answer: str) -> float:
     return float(bool(gold) and (gold in given or given in gold))
 
 
+def _value(prediction: str, answer: str) -> float:
+    from stakes.evaluation.value.match import is_right  # not at the top: its patterns take time to compile
+
+    return float(is_right(prediction, answer))
+
+
 def _exact(prediction: str, answer: str) -> float:
     return float(_normalize(prediction) == _normalize(answer))
 
@@ -183,6 +195,7 @@ def _number(text: str) -> float | None:
 
 
 METRICS: dict[str, Callable[[str, str], float]] = {
+    "value": _value,
     "relaxed": _relaxed,
     "exact": _exact,
     "anls": _anls,

@@ -24,6 +24,7 @@ from stakes.errors import BadInput, UnreadableImage
 from stakes.evaluation.fingerprint import save_json, sidecar
 from stakes.evaluation.progress import progress_bar
 from stakes.signals.base import Signal
+from stakes.signals.prompt import Prompt
 from stakes.vision.image.decode import open_image, probe
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def prepare_samples(samples: Iterable[Sample], folder: str | Path, signal: Signa
     """Samples whose image paths are relative to ``folder``; tiers are read by ``signal``, without one as labeled."""
     prepared, seen = [], dict[str, tuple[str, tuple[int, int]]]()
     for sample in samples:
-        tier = _tier(sample.id, sample.tier, sample.question, sample.task, signal)
+        tier = _tier(sample.id, sample.tier, sample.prompt, sample.task, signal)
         try:
             source = image_source(sample, Path(folder))
             if (known := seen.get(sample.image or "")) is None:
@@ -52,7 +53,8 @@ def prepare_samples(samples: Iterable[Sample], folder: str | Path, signal: Signa
         image, size = known
         load = partial(_read_unchanged, sample.id, image, source)
         document = sample.document or image
-        prepared.append(replace(sample, tier=tier, document=document, digest=image, size=size, load=load))
+        labeled = replace(sample, tier=tier, label=sample.label or sample.tier)
+        prepared.append(replace(labeled, document=document, digest=image, size=size, load=load))
     return join_documents(prepared)
 
 
@@ -80,6 +82,7 @@ def draw_samples(family: str, split: str, per_tier: int, signal: Signal | None =
             question=question.text,
             answers=question.answers,
             tier=_tier(name, question.tier, question.text, None, signal),
+            label=question.tier,
             document=page.document,
             size=page.image.size,
             digest=digests[page.document],
@@ -89,9 +92,9 @@ def draw_samples(family: str, split: str, per_tier: int, signal: Signal | None =
     return drawn
 
 
-def _tier(name: str, label: str, question: str, task: str | None, signal: Signal | None) -> str:
+def _tier(name: str, label: str, prompt: str | Prompt, task: str | None, signal: Signal | None) -> str:
     if signal is not None:
-        return signal(question, task).tier
+        return signal(prompt, task).tier
     if not label:
         raise BadInput(f"sample {name!r} has no tier; label it, or read tiers by a signal such as keywords")
     return label
@@ -151,15 +154,18 @@ def _is_intact_png(data: bytes) -> bool:
     return True
 
 
-def document_units(documents: Sequence[str], digests: Sequence[str]) -> list[str]:
-    """The independent unit of each sample: its document, or the first one joined to it by a chain of shared images.
+def document_units(documents: Sequence[str], digests: Sequence[str], groups: Sequence[str] | None = None) -> list[str]:
+    """The independent unit of each sample: its group or document, or the first one joined to it by shared images.
 
     A file may name its documents more finely than its pages, such as one per question. Answers about one page depend on
     each other whatever their documents are called. Taken for independent, they make every interval too narrow and a
     certificate false. So documents with an image in common, by its digest, are one unit, under the name of the first.
+    Pages of one supplier or template depend on each other too: where a file names ``groups``, those are the units.
 
     >>> document_units(["a/1", "a/2", "b", "a/2"], ["page 1", "page 1", "page 2", "page 3"])
     ['a/1', 'a/1', 'b', 'a/1']
+    >>> document_units(["1", "2", "3"], ["page 1", "page 2", "page 3"], ["acme", "acme", ""])
+    ['acme', 'acme', '3']
     """
     parent: dict[str, str] = {}
 
@@ -168,17 +174,20 @@ def document_units(documents: Sequence[str], digests: Sequence[str]) -> list[str
             parent[name] = name = parent[parent[name]]
         return name
 
-    rank = {name: i for i, name in enumerate(dict.fromkeys(documents))}
-    first_with: dict[str, str] = {}
-    for document, image in zip(documents, digests, strict=True):
-        first, second = sorted((root(document), root(first_with.setdefault(image, document))), key=rank.__getitem__)
-        parent[second] = first
-    return [root(document) for document in documents]
+    names = [group or document for group, document in zip(groups or [""] * len(documents), documents, strict=True)]
+    rank = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    first_with: dict[tuple[str, str], str] = {}
+    for name, document, image in zip(names, documents, digests, strict=True):
+        for shared in (("document", document), ("image", image)):
+            first, second = sorted((root(name), root(first_with.setdefault(shared, name))), key=rank.__getitem__)
+            parent[second] = first
+    return [root(name) for name in names]
 
 
 def join_documents(samples: Sequence[Sample]) -> list[Sample]:
     """The samples with their units as documents; ``named`` keeps the file's name where that differs."""
-    joined = document_units([sample.document for sample in samples], [sample.digest for sample in samples])
+    columns = zip(*((sample.document, sample.digest, sample.group) for sample in samples), strict=True)
+    joined = document_units(*columns) if samples else []
     return [
         sample if unit == sample.document else replace(sample, document=unit, named=sample.document)
         for sample, unit in zip(samples, joined, strict=True)
@@ -186,11 +195,20 @@ def join_documents(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def format_joined(samples: Iterable[Sample]) -> str:
-    """Which documents were joined, as a sentence; empty where none was."""
+    """Which documents were joined, or that groups are the units, as a sentence; empty where neither is so."""
+    samples = list(samples)
     joined: dict[str, dict[str, None]] = {}
     for sample in samples:
-        if sample.named:
-            joined.setdefault(sample.document, {})[sample.named] = None
+        if (name := sample.group or sample.named) and name != sample.document:
+            joined.setdefault(sample.document, {})[name] = None
+    units = {sample.document for sample in samples}
+    if not joined and any(sample.group for sample in samples):
+        groups = units & {sample.group for sample in samples}
+        alone = f", and {len(units) - len(groups)} documents without one" if len(units) > len(groups) else ""
+        documents = len({sample.named or sample.document for sample in samples})
+        return (
+            f"the independent units are {len(groups)} groups{alone}, as the file names them, of {documents} documents"
+        )
     if not joined:
         return ""
     count = len(joined) + sum(map(len, joined.values()))

@@ -28,6 +28,7 @@ from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.probe import ProbeResult, probe, probe_until_known
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.shadow import Shadow, drift_conditions
+from stakes.gateway.monitoring.undecided import UndecidedTexts
 from stakes.gateway.proxy import actuators
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
@@ -126,7 +127,9 @@ class Gateway:
         self.workers = Workers(settings.limits)
         self.preparer = Preparer(settings, served, self.workers, self.metrics, log)
         shadow = Shadow(settings, served, self.upstream, self.metrics, log, conditions) if settings.shadow else None
-        self.monitors = Monitors(self.metrics, log, RecentDecisions(settings.keep_images), telemetry, shadow)
+        recent = RecentDecisions(settings.keep_images)
+        undecided = UndecidedTexts(settings.keep_undecided, settings.keep_undecided_hours)
+        self.monitors = Monitors(self.metrics, log, recent, undecided, telemetry, shadow)
         self.proxy = ProxyHandler(settings, self.authenticator, self.preparer, self.upstream, self.monitors)
         self.readiness = Readiness(self.upstream)
         self.probe_result = ProbeResult(None, "not asked yet")
@@ -144,6 +147,8 @@ class Gateway:
             family = self.served.rules.policy.family
             probing = probe_until_known(lambda: probe(settings, self.upstream, self.preparer, family), self._probed)
             tasks.append(asyncio.create_task(probing, name="probe"))
+        if settings.keep_undecided:
+            tasks.append(asyncio.create_task(self.monitors.undecided.sweep(), name="retention"))
         for task in tasks:
             task.add_done_callback(self._log_failure)
         try:
@@ -227,4 +232,5 @@ class Gateway:
             "tasks": len(asyncio.all_tasks()),
             "watch": None if monitors.shadow is None else monitors.shadow.state(),
             **dashboard.state(self.metrics, self.served.rules, monitors.recent),
+            "undecided": dashboard.undecided_state(self.metrics, monitors.undecided),
         }

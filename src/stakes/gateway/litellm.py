@@ -39,6 +39,7 @@ from stakes.gateway.settings import Settings
 
 
 HINTS = frozenset({"stakes_tier", "stakes_task", "stakes_cost"})  # of a request's metadata
+SAYS = ("response_format", "text", "tools", "tool_choice", "instructions")  # what a signal reads beside the messages
 APIS: Mapping[str, Api] = {
     "completion": "chat", "acompletion": "chat", "responses": "responses", "aresponses": "responses",
 }  # fmt: skip
@@ -55,6 +56,8 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         self.settings = Settings(upstream=_UNUSED, **knobs)
         if self.settings.shadow:
             raise BadInput("a hook does not see answers, so it cannot compare shadow answers; use stakes serve")
+        if self.settings.keep_undecided:
+            raise BadInput("a hook has no dashboard to show texts on, so it keeps none; leave keep_undecided out")
         self.served = Served(lambda: Policy.load(path), (path,), lambda one: check_policy(one, self.settings))
         self.metrics, log = Metrics(), Log()
         for sentence in policy_warnings(self.served.rules.policy):
@@ -76,7 +79,8 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         metadata = {key: value for key, value in (data.get("metadata") or {}).items() if key in HINTS}
         headers = (data.get("proxy_server_request") or {}).get("headers") or {}
         try:
-            body = await self._workers.run(dump, {turns: data[turns], "metadata": metadata})
+            said = {key: data[key] for key in SAYS if data.get(key)}
+            body = await self._workers.run(dump, {turns: data[turns], "metadata": metadata, **said})
             plan = await self._preparer.prepare(api, body, ClientHints.from_headers(header_bytes(headers)))
         except Refused as refusal:
             self.metrics.rejects.labels(refusal.code).inc()
@@ -88,8 +92,7 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         if plan.body is None:
             return data
         fitted = json.loads(plan.body)
-        fitted.pop("metadata")
-        data.update(fitted)
+        data.update({key: value for key, value in fitted.items() if key != "metadata" and key not in SAYS})
         return data
 
     async def async_post_call_response_headers_hook(

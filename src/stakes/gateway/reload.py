@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stakes.budgets.controller import Controller
 from stakes.budgets.controller_path import certified_budgets
-from stakes.budgets.policy import Policy
+from stakes.budgets.policy import Policy, edited_parts
 from stakes.errors import StakesError
 from stakes.gateway.monitoring.logs import Log
 from stakes.vision.geometry import family as named_family
@@ -24,6 +24,16 @@ LEGIBILITY = (
     "LEGIBILITY, not a VLM's error: this policy was measured by what an OCR engine can still read, and no model "
     "answered; calibrate with the model that is served"
 )
+
+UNCOVERED = {
+    "read": "tiers as read by the signal; misreading not covered",
+    "named": "tiers named by the client; the signal's reading not covered",
+}
+"""By how a certificate got its tiers (``tiers``), what it does not cover."""
+ADVICE = {
+    "read": "a question read as a cheaper tier counts at that tier's cost; label the samples and calibrate again",
+    "named": "name tiers in the header x-stakes-tier, or calibrate with the signal that reads the requests",
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,8 @@ class Served:
 def _same_budgets(one: Policy, other: Policy) -> bool:
     """Whether the controller would do the same under both; it does not use the signal."""
     unused = {"signal", "fingerprint", "estimator", "documents"}
-    return one.model_dump(exclude=unused) == other.model_dump(exclude=unused)
+    same = one.model_dump(exclude=unused) == other.model_dump(exclude=unused)
+    return same and certified_budgets(one) == certified_budgets(other)  # another signal may end a certificate
 
 
 def _stamp_of(path: Path) -> tuple[int, int, int]:
@@ -109,11 +120,7 @@ def _stamp_of(path: Path) -> tuple[int, int, int]:
 def policy_warnings(policy: Policy) -> list[str]:
     """What is weaker about this policy than it looks, for the start, the log, ``doctor`` and the dashboard."""
     warnings = [LEGIBILITY] if policy.basis == "legibility" else []
-    if policy.certificate is not None and certified_budgets(policy) is None:
-        warnings.append(
-            f"NOT CERTIFIED: the certificate is for budgets {policy.certificate.get('budgets')}, the policy's are "
-            f"{policy.budgets}; it guarantees nothing here; calibrate again with --certify"
-        )
+    warnings += certificate_warnings(policy)
     if isinstance(named_family(policy.family).formula, AnyRes):  # reads every image once whole and again in tiles
         least = ladder(*A4, policy.family)[0].tokens
         short = ", ".join(f"{tier} {budget}" for tier, budget in policy.budgets.items() if budget < least)
@@ -122,4 +129,26 @@ def policy_warnings(policy: Policy) -> list[str]:
                 f"BUDGETS TOO LOW: an A4 page takes at least {least} tokens in {policy.family}, so that requests with "
                 f"the budgets {short} are refused; give {least} or more"
             )
+    return warnings
+
+
+def certificate_warnings(policy: Policy) -> list[str]:
+    """What the policy's certificate does not guarantee; empty without one."""
+    certificate = policy.certificate
+    if certificate is None:
+        return []
+    if edited := edited_parts(policy):
+        what = f"other {' and other '.join(edited)} than this policy has"
+        if "budgets" in edited:
+            what = f"budgets {certificate.get('budgets')}, the policy's are {policy.budgets}"
+        return [f"NOT CERTIFIED: the certificate is for {what}; it guarantees nothing; calibrate again with --certify"]
+    warnings = []
+    if "digest" not in certificate:
+        warnings.append(
+            "CERTIFICATE OF AN OLDER VERSION: only its budgets are checked, and edits of costs, mean, signal, curves "
+            "or bounds are not detected; calibrate again with --certify"
+        )
+    tiers = certificate.get("tiers", "read")
+    if tiers in UNCOVERED:
+        warnings.append(f"CERTIFICATE: {certificate.get('covers', UNCOVERED[tiers])}; {ADVICE[tiers]}")
     return warnings

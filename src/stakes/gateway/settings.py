@@ -178,6 +178,16 @@ class Settings(_Section):
         ge=0,
         le=1000,
     )
+    keep_undecided: int = _setting(
+        0,
+        "Undecided requests whose texts the dashboard shows, digits and e-mail addresses masked, in memory only.",
+        Option(least=0, most=1000),
+        ge=0,
+        le=1000,
+    )
+    keep_undecided_hours: float = _positive(
+        24.0, "Hours after which a text of --keep-undecided is dropped.", Option(least=0.01)
+    )
     telemetry: str | None = _setting(
         None, "OpenTelemetry to console, to an http(s) address of OTLP, or global.", Option()
     )
@@ -189,6 +199,13 @@ class Settings(_Section):
         le=1,
     )
     shadow_at_once: int = _setting(1, "Most shadow requests at a time; others are dropped.", Option(least=1), ge=1)
+    shadow_window: float = _setting(
+        60.0,
+        "Seconds in which the requests of one client or x-stakes-group count as one value; 0: all are independent.",
+        Option(least=0),
+        ge=0,
+        allow_inf_nan=False,
+    )
     shadow_s: float = _setting(120.0, "Seconds for one shadow request.", gt=0)
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
@@ -214,6 +231,15 @@ class Settings(_Section):
             raise BadInput(
                 f"on {host} anybody could spend the upstream's key; give client keys as well, or listen on 127.0.0.1"
             )
+
+    def notes(self) -> list[str]:
+        """What operators must know at the start."""
+        if not self.keep_undecided:
+            return []
+        return [
+            f"keeps texts of up to {self.keep_undecided} undecided requests in memory for "
+            f"{self.keep_undecided_hours:g} hours, digits and e-mail addresses masked, and shows them on the dashboard"
+        ]
 
     @classmethod
     def from_options(cls, upstream: str, typed: Mapping[str, Any]) -> "Settings":

@@ -21,7 +21,7 @@ from stakes.errors import BadInput, StakesError
 from stakes.report.charts import CSS, DARK, LIGHT, arms_figure, curves_figure, frontier_figure, latency_figure
 from stakes.report.data import MeasuredRun, report_data
 from stakes.report.gallery import LONGEST, make_gallery
-from stakes.report.sentences import certificate_failures, guarantees, other_arms, verdict
+from stakes.report.sentences import certificate_failures, ended_certificate, guarantees, other_arms, verdict
 from stakes.report.svg import charting_script
 from stakes.signals import KeywordRule
 from stakes.signals.agreement import kind_of
@@ -98,7 +98,7 @@ def question_rows(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[dict[
         sample, tier = samples[name], outcomes[0].tier
         differ, probability, why = [], None, ""
         try:
-            decision = run.policy.decide(sample.question, sample.task)
+            decision = run.policy.decide(sample.prompt, sample.task)
         except StakesError as error:  # a policy file does not keep a judge's endpoint
             why = str(error)
         else:
@@ -154,7 +154,7 @@ def _context(run: MeasuredRun, data: dict[str, Any]) -> dict[str, Any]:
         "verdict": None if judged is None else verdict(judged),
         "other_arms": [] if judged is None else other_arms(judged),
         "notes": [*run.notes, *certificate_failures(policy.certificate)],
-        "guarantees": guarantees(policy.certificate),
+        "guarantees": ended_certificate(policy) or guarantees(policy.certificate),
     }
 
 

@@ -10,7 +10,7 @@ with fewer than ten documents, where an interval means little.
 from collections.abc import Mapping
 from typing import Any
 
-from stakes.budgets.policy import Policy
+from stakes.budgets.policy import Policy, edited_parts
 from stakes.calibration.arms.comparison import ArmRow, Comparison
 from stakes.calibration.evaluate import Evaluation
 
@@ -125,18 +125,31 @@ def certificate_failures(certificate: Mapping[str, Any] | None) -> list[str]:
     return sentences
 
 
+def ended_certificate(policy: Policy) -> list[str]:
+    """That the certificate is for another policy than this one, as a sentence; else empty."""
+    edited = edited_parts(policy) if policy.certificate else []
+    if not edited:
+        return []
+    return [
+        f"Nothing is guaranteed: the certificate is for other {' and other '.join(edited)} than this policy has. "
+        "Calibrate again with --certify."
+    ]
+
+
 def guarantees(certificate: Mapping[str, Any] | None) -> list[str]:
     """What the certificate guarantees, as sentences; without one, that nothing is guaranteed."""
     if not certificate:
         return [
-            "Nothing is guaranteed: this policy was not certified. Calibrate with --certify to choose on half of the "
-            "documents and certify on the other."
+            "Nothing is guaranteed: this policy was not certified. Calibrate with --certify to choose on a part of the "
+            "documents and certify on the others."
         ]
     sentences = [
         f"Shipped: {certificate['shipped']} budgets, because {certificate['why']}.",
-        f"Chosen on {certificate['chosen_on']} documents, certified on {certificate['certified_on']} others, each "
-        f"statement with confidence {certificate['confidence']:.4g}.",
+        f"Chosen on {certificate['chosen_on']} {certificate.get('unit', 'document')}s, certified on "
+        f"{certificate['certified_on']} others, each statement with confidence {certificate['confidence']:.4g}.",
     ]
+    stated = [certificate.get("rate"), "" if certificate.get("tiers") == "named" else certificate.get("covers")]
+    sentences += [f"{part[0].upper()}{part[1:]}." for part in stated if part]
     if certificate.get("tiers") == "named":
         sentences.append(
             "It was certified on labelled tiers, which the policy's signal does not always read: it holds for requests "

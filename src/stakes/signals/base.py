@@ -1,8 +1,8 @@
 """The protocol of a signal, and its result: a tier, how probable it is, and why.
 
 A signal reads the tier off the request, never off the image (paper, "Frozen cost-label rule"). All signals are called
-the same way, ``signal(question, task=None) -> Reading``. One that cannot decide returns the most expensive tier with
-``decided=False``, because tokens cost less than the most expensive mistake.
+the same way, ``signal(prompt, task=None) -> Reading``, with a question or a whole ``Prompt``. One that cannot decide
+returns the most expensive tier with ``decided=False``, because tokens cost less than the most expensive mistake.
 
 >>> undecided("high", 2, "the question is empty")
 Reading(tier='high', probability=0.5, why='undecided: the question is empty', decided=False)
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stakes.errors import BadInput
+from stakes.signals.prompt import Prompt
 from stakes.tiers import PAPER_TIERS
 
 
@@ -43,8 +44,8 @@ class Signal(Protocol):
         """The tier that it returns when undecided."""
         ...
 
-    def __call__(self, question: str, task: str | None = None) -> Reading:
-        """Read the tier of one question."""
+    def __call__(self, prompt: str | Prompt, task: str | None = None) -> Reading:
+        """Read the tier of one question, or of all that a request says."""
         ...
 
 

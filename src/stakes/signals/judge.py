@@ -1,9 +1,10 @@
 """An LLM judge as a signal: the paper's consequence rubric, put to any OpenAI-compatible model.
 
-Paper, "LLM-judge check (consequence rubric)": the judge sees the question alone, blind to the keyword rule. Its reply
-counts only if it is one tier's name and nothing else. Any other reply is followed by a reminder, and after ``asks``
-replies the question is undecided; nothing is guessed. Verdicts are cached on disk. A labels file can replace the
-endpoint.
+Paper, "LLM-judge check (consequence rubric)": the judge sees the question alone, blind to the keyword rule. It names
+the kind of answer first and the tier after it: asked for the tier alone, a small model says the same tier to nearly
+every question (``docs/dev/decisions.md``). Its reply counts only if it is a JSON object with the name of a tier under
+"tier", or the name of a tier and nothing else. Any other reply is followed by a reminder, and after ``asks`` replies
+the question is undecided; nothing is guessed. Verdicts are cached on disk. A labels file can replace the endpoint.
 
     judge = Judge("http://127.0.0.1:8000/v1", "my-model", cache="verdicts.jsonl")
     judge("What is the invoice number?")        # Reading(tier='high', probability=1.0, why='judge my-model', …)
@@ -12,7 +13,7 @@ endpoint.
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 from stakes.errors import BadInput
 from stakes.http import HttpClient, Retries, Unusable
 from stakes.signals.base import Reading, find_most_expensive, is_blank, undecided
+from stakes.signals.prompt import Prompt, text_of
 from stakes.signals.verdicts import Labels, VerdictCache, verdict_key
 
 RUBRIC: dict[str, str] = {
@@ -30,6 +32,7 @@ RUBRIC: dict[str, str] = {
     "or trivial schedule time",
 }
 """The paper's rubric, verbatim."""
+MOST_OF_A_REPLY = 200  # characters that are cached beside a verdict and repeated in a reminder
 
 
 @dataclass(frozen=True)
@@ -37,26 +40,30 @@ class JudgeOptions(Retries):
     """Less common options of a judge, beside its retries.
 
     ``cache``: a file of verdicts. ``asks``: how many replies may name no tier before the question is undecided.
-    ``max_tokens``: the length of a reply; None leaves it to the server.
+    ``max_tokens``: the length of a reply; None leaves it to the server. ``longest``: characters of a question; a longer
+    one is undecided and is not sent.
     """
 
     timeout_s: float = 60.0
     cache: str | Path | None = None
     asks: int = 3
-    max_tokens: int | None = 16
+    max_tokens: int | None = 64
+    longest: int = 4000
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.asks < 1:
             raise BadInput(f"a judge must be asked at least once, not {self.asks!r} times")
+        if self.longest < 1:
+            raise BadInput(f"a judge's longest question must have at least one character, not {self.longest!r}")
 
 
 class Judge:
     """A signal that asks a model (``base_url`` and ``model``) or reads a labels file (``labels``): give one of them.
 
-    ``options``: the fields of ``JudgeOptions``: cache, asks, max_tokens, tries, timeout_s, pause_s, longest_pause_s. A
-    verdict's probability is 1.0: the judge gives a tier, not a degree. An endpoint that cannot be reached is an error,
-    not an undecided reading.
+    ``options``: the fields of ``JudgeOptions``: cache, asks, max_tokens, longest, tries, timeout_s, pause_s,
+    longest_pause_s. A verdict's probability is 1.0: the judge gives a tier, not a degree. An endpoint that cannot be
+    reached is an error, not an undecided reading.
     """
 
     def __init__(
@@ -95,9 +102,9 @@ class Judge:
         """Whether its verdicts come from a labels file, so that no model is asked."""
         return self._labels is not None
 
-    def __call__(self, question: str, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
+    def __call__(self, prompt: str | Prompt, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
         """Judge one question."""
-        return self._read(question, None)
+        return self._read(text_of(prompt), None)
 
     def read(self, questions: Sequence[str], ids: Sequence[str] | None = None, *, workers: int = 8) -> list[Reading]:
         """Judge many questions, at most ``workers`` at a time; ``ids`` lets a labels file be keyed by sample id.
@@ -135,6 +142,10 @@ class Judge:
             return Reading(tier, 1.0, f"judge {self.name}")
         if is_blank(question):
             return self._undecided("the question is empty")
+        if len(question) > self._options.longest:
+            return self._undecided(
+                f"the question has {len(question):,} characters, the judge reads {self._options.longest:,}"
+            )
         key = verdict_key(self.name, self._instructions, question)
         tier = self._cache.get(key)
         if tier in self.rubric:
@@ -151,11 +162,15 @@ class Judge:
             reply = self._reply(messages)
             tier = parse_reply(reply, self._tier_names)
             if tier is not None:
-                self._cache.put(key, tier, model=self.name, question=question)
+                self._cache.put(key, tier, model=self.name, question=question, reply=reply[:MOST_OF_A_REPLY])
                 return Reading(tier, 1.0, f"judge {self.name}")
             # at temperature 0 the same messages would get the same reply, so the next try adds a reminder
-            reminder = f"Reply with exactly one word: {' or '.join(self.rubric)}."
-            messages = [*prompt, {"role": "assistant", "content": reply}, {"role": "user", "content": reminder}]
+            reminder = f"Do not answer the question, rate it. {reply_form(self.rubric)}"
+            messages = [
+                *prompt,
+                {"role": "assistant", "content": reply[:MOST_OF_A_REPLY]},
+                {"role": "user", "content": reminder},
+            ]
         excerpt = " ".join(reply[:60].split())
         return self._undecided(f'judge {self.name} named no tier, last reply "{excerpt}"')
 
@@ -186,23 +201,44 @@ def instructions(rubric: Mapping[str, str]) -> str:
     ratings = "\n".join(f"- {tier}: {when}." for tier, when in rubric.items())
     return (
         "You rate what a wrong answer to a question about a document image would lead to.\n"
-        f"You see the question only. The ratings are:\n{ratings}\n"
-        f"Reply with exactly one word: {' or '.join(rubric)}."
+        f"You see the question only, and you do not answer it. The ratings are:\n{ratings}\n"
+        "Decide first what kind of thing the answer is, then which rating describes that kind.\n"
+        f"{reply_form(rubric)}"
     )
 
 
+def reply_form(rubric: Iterable[str]) -> str:
+    """How the judge is to reply."""
+    tiers = " or ".join(f'"{tier}"' for tier in rubric)
+    return f'Reply as JSON: {{"answer": "kind of thing", "tier": {tiers}}}'
+
+
 def parse_reply(reply: str, tier_names: Mapping[str, str]) -> str | None:
-    """The tier that a reply names, bare or as {"tier": name}, else None; ``tier_names``: lower case to tier."""
+    """The tier that a reply names, bare or under "tier" in one JSON object, else None.
+
+    A code fence around the reply is ignored. ``tier_names``: lower case to tier.
+    """
     text = reply.strip()
+    fence, _, rest = text.partition("\n")
+    if fence in ("```", "```json") and rest.endswith("```"):
+        text = rest.removesuffix("```").strip()
     if text.startswith("{"):
         try:
-            data = json.loads(text)
+            tier = json.loads(text, object_pairs_hook=_unique).get("tier")
         except (ValueError, RecursionError):
             return None
-        if not isinstance(data, dict) or set(data) != {"tier"} or not isinstance(data["tier"], str):
+        if not isinstance(tier, str):
             return None
-        text = data["tier"].strip()
+        text = tier.strip()
     return tier_names.get(text.removesuffix(".").lower())
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; one that names a key twice could name two tiers."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
 
 
 def _content(reply: Any) -> str:

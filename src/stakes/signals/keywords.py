@@ -18,6 +18,7 @@ from unicodedata import normalize
 from stakes.errors import BadInput
 from stakes.signals.base import Reading, is_blank, undecided
 from stakes.signals.linear import SPACED
+from stakes.signals.prompt import Prompt
 
 KEYWORDS: tuple[str, ...] = (
     "how much", "how many", "amount", "total", "number", "no.", "date", "when", "year", "price", "cost", "percent",
@@ -43,8 +44,9 @@ class KeywordRule:
         self.pattern = compile_keywords(self.keywords)
         self._no_keyword = Reading(low, 1.0, f"none of the {len(self.keywords)} keywords")
 
-    def __call__(self, question: str, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
-        """Read the tier; ``why`` names the keyword that comes first in the question."""
+    def __call__(self, prompt: str | Prompt, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
+        """Read the tier of the question alone; ``why`` names the keyword that comes first in it."""
+        question = prompt.question if isinstance(prompt, Prompt) else prompt
         keyword = self.find(question) if isinstance(question, str) else None  # ``is_blank`` refuses anything else
         if keyword is not None:
             return Reading(self.high, 1.0, f'keyword "{keyword}"')

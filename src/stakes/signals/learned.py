@@ -1,8 +1,8 @@
 """A signal learned from labelled questions: TF-IDF n-grams and logistic regression, calibrated.
 
-Paper, "Automatic Consequence Signal Prediction". Trained from labelled questions (the rule's tiers, a judge's, or your
-own), saved as JSON that is safe to load from an untrusted source. Only ``fit`` needs scikit-learn. ``crossval``
-measures such a signal on questions that it has not seen.
+Paper, "Automatic Consequence Signal Prediction", here with character n-grams beside words. Trained from labelled
+questions (the rule's tiers, a judge's, or your own), saved as JSON that is safe to load from an untrusted source. Only
+``fit`` needs scikit-learn. ``crossval`` measures such a signal on questions that it has not seen.
 
 >>> signal = LearnedSignal().fit(["What is the date?", "Who signed?"] * 5, ["high", "low"] * 5)
 >>> signal("Which date is it?").tier
@@ -11,7 +11,8 @@ measures such a signal on questions that it has not seen.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,41 +21,62 @@ from stakes.errors import BadInput
 from stakes.files import write_whole
 from stakes.signals.base import Reading, Signal, find_most_expensive, is_blank, undecided
 from stakes.signals.linear import LinearModel
+from stakes.signals.prompt import Prompt, text_of
+from stakes.tiers import as_tiers
 
-SCHEMA = 1
+SCHEMAS = (1, 2)
+"""Files of the first schema have words only, and no costs."""
 
 
 class LearnedSignal:
     """A signal learned from labelled questions.
 
-    A question is undecided, and so gets the most expensive tier, if training saw none of its words, or if its best
-    probability is below ``undecided_below``. With two tiers the best is never below the default of 0.5; a higher value
-    sends more doubtful questions to the most expensive tier.
+    ``costs``: what a mistake costs by tier. The tier with the largest ``sqrt(cost) * probability`` is read, so that a
+    high-cost question is missed less often; without costs the most probable one is. Probabilities are not affected.
+
+    A question is undecided, and so gets the most expensive tier, if too few of its words were seen in training, or if
+    the best probability is below ``undecided_below``: 0.5 by default, 0 with costs. With two tiers and no costs the
+    best is never below 0.5; a higher value sends more doubtful questions to the most expensive tier.
+
+    ``characters=False`` is the paper's recipe: words and pairs of words only.
     """
 
     def __init__(
-        self, *, most_expensive: str | None = None, undecided_below: float = 0.5, folds: int = 5, seed: int = 0
+        self,
+        *,
+        most_expensive: str | None = None,
+        costs: Mapping[str, float] | None = None,
+        undecided_below: float | None = None,
+        characters: bool = True,
+        folds: int = 5,
+        seed: int = 0,
     ) -> None:
-        if isinstance(undecided_below, bool) or not 0 <= undecided_below <= 1:
+        below = (0.0 if costs else 0.5) if undecided_below is None else undecided_below
+        if isinstance(below, bool) or not 0 <= below <= 1:
             raise BadInput(f"undecided_below is a probability from 0 to 1, not {undecided_below!r}")
         if folds < 2:
             raise BadInput(f"a learned signal needs at least two folds, not {folds!r}")
-        self.undecided_below, self.folds, self.seed = float(undecided_below), folds, seed
+        self.costs = None if costs is None else {name: tier.cost for name, tier in as_tiers(costs).items()}
+        if self.costs and most_expensive is None:
+            most_expensive = max(self.costs, key=self.costs.__getitem__)
+        self.undecided_below, self.folds, self.seed, self.characters = float(below), folds, seed, characters
         self._most_expensive = most_expensive
         self.model_: LinearModel | None = None
         self.training_: dict[str, Any] = {}  # what training chose (strength, idf) and the digests of its questions
         self._trained_on: frozenset[str] = frozenset()
 
     def fit(
-        self, questions: Sequence[str], tiers: Sequence[str], groups: Sequence[str] | None = None
+        self, questions: Sequence[str | Prompt], tiers: Sequence[str], groups: Sequence[str] | None = None
     ) -> "LearnedSignal":
         """Train on labelled questions; with ``groups`` (documents) no inner fold splits a group."""
         find_most_expensive(tiers, self._most_expensive)  # fail before training, not after
+        _check_costs(tiers, self.costs)
         from stakes.signals.training import train
 
-        trained = train(questions, tiers, groups, folds=self.folds, seed=self.seed)
+        texts = [text_of(question) for question in questions]
+        trained = train(texts, tiers, groups, folds=self.folds, seed=self.seed, characters=self.characters)
         self.model_ = trained.model
-        self._trained_on = frozenset(map(_question_digest, questions))
+        self._trained_on = frozenset(map(_question_digest, texts))
         self.training_ = {
             "questions": len(questions),
             "strength": trained.strength,
@@ -63,9 +85,9 @@ class LearnedSignal:
         }
         return self
 
-    def trained_on(self, question: str) -> bool:
+    def trained_on(self, question: str | Prompt) -> bool:
         """Whether this text was among the training questions, so that a correct reading proves nothing."""
-        return _question_digest(question) in self._trained_on
+        return _question_digest(text_of(question)) in self._trained_on
 
     @property
     def model(self) -> LinearModel:
@@ -84,34 +106,51 @@ class LearnedSignal:
         """The tier that it returns when undecided."""
         return find_most_expensive(self.model.tiers, self._most_expensive)
 
-    def __call__(self, question: str, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
-        """Read the tier; ``why`` names the n-grams with the most weight, in log-odds over the next likely tier."""
-        model = self.model
-        if is_blank(question):
-            return undecided(self.most_expensive, len(self.tiers), "the question is empty")
-        if not model.knows(question):
-            return undecided(self.most_expensive, len(self.tiers), "no word of the question was seen in training")
-        probability = dict(zip(model.tiers, model.probabilities(question), strict=True))
-        tier, rival = sorted(model.tiers, key=lambda name: -probability[name])[:2]
-        if probability[tier] < self.undecided_below:
-            why = f"undecided: {tier} is likeliest at {probability[tier]:.2f}, below {self.undecided_below:g}"
-            return Reading(self.most_expensive, probability.get(self.most_expensive, 0.0), why, decided=False)
-        weights = [(term, weight) for term, weight in model.reasons(question, tier, rival) if abs(weight) >= 0.05]
-        reasons = ", ".join(f'"{term}" {weight:+.1f}' for term, weight in weights)
-        return Reading(tier, probability[tier], f"{reasons or 'no distinctive word'} for {tier} over {rival}")
+    def model_for(self, text: str) -> LinearModel:  # noqa: ARG002 (``HeldOutSignal`` has several)
+        """The model that reads a text."""
+        return self.model
 
-    def predict_proba(self, questions: Sequence[str]) -> list[dict[str, float]]:
+    def __call__(self, prompt: str | Prompt, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
+        """Read the tier; ``why`` names the n-grams with the most weight, in log-odds over the next likely tier."""
+        text = text_of(prompt)
+        if is_blank(text):
+            return undecided(self.most_expensive, len(self.tiers), "the question is empty")
+        model = self.model_for(text)
+        if not model.knows(text):
+            return undecided(self.most_expensive, len(self.tiers), _why_unfamiliar(model, text))
+        probability = dict(zip(model.tiers, model.probabilities(text), strict=True))
+        likeliest = max(model.tiers, key=lambda name: probability[name])
+        if probability[likeliest] < self.undecided_below:
+            why = f"undecided: {likeliest} is likeliest at {probability[likeliest]:.2f}, below {self.undecided_below:g}"
+            return Reading(self.most_expensive, probability.get(self.most_expensive, 0.0), why, decided=False)
+        tier, rival = sorted(model.tiers, key=lambda name: -self._weight(name) * probability[name])[:2]
+        by_cost = ""
+        if tier != likeliest:
+            rival, by_cost = (
+                likeliest,
+                f"; {likeliest} is likelier ({probability[likeliest]:.2f}), a missed {tier} costs more",
+            )
+        weights = [(term, weight) for term, weight in model.reasons(text, tier, rival) if abs(weight) >= 0.05]
+        reasons = ", ".join(f'"{term}" {weight:+.1f}' for term, weight in weights)
+        return Reading(tier, probability[tier], f"{reasons or 'no distinctive word'} for {tier} over {rival}{by_cost}")
+
+    def _weight(self, tier: str) -> float:
+        return math.sqrt(self.costs[tier]) if self.costs else 1.0
+
+    def predict_proba(self, questions: Sequence[str | Prompt]) -> list[dict[str, float]]:
         """Each question's calibrated probability of every tier."""
-        return [dict(zip(self.model.tiers, self.model.probabilities(text), strict=True)) for text in questions]
+        texts = [text_of(question) for question in questions]
+        return [dict(zip(self.model.tiers, self.model_for(text).probabilities(text), strict=True)) for text in texts]
 
     def to_dict(self) -> dict[str, Any]:
         """The signal as plain JSON values."""
         return {
-            "schema": SCHEMA,
+            "schema": 2 if self.model.characters or self.costs else 1,
             "kind": "learned",
             "most_expensive": self.most_expensive,
             "undecided_below": self.undecided_below,
             "training": self.training_,
+            **({"costs": self.costs} if self.costs else {}),
             **self.model.to_dict(),
         }
 
@@ -120,8 +159,8 @@ class LearnedSignal:
         """Build a signal from plain JSON values, checking every one."""
         if not isinstance(data, Mapping) or data.get("kind") != "learned":
             raise BadInput("this is not a learned signal: its kind is not 'learned'")
-        if data.get("schema") != SCHEMA:
-            raise BadInput(f"this learned signal has schema {data.get('schema')!r:.40}; only schema {SCHEMA} is known")
+        if data.get("schema") not in SCHEMAS:
+            raise BadInput(f"this learned signal has schema {data.get('schema')!r:.40}; only 1 and 2 are known")
         data = with_new_keys(data)
         if not (
             isinstance(data.get("most_expensive"), str)
@@ -131,7 +170,17 @@ class LearnedSignal:
             raise BadInput("a learned signal needs most_expensive (text), undecided_below (number), training (object)")
         model = LinearModel.from_dict(data)
         find_most_expensive(model.tiers, data["most_expensive"])
-        signal = cls(most_expensive=data["most_expensive"], undecided_below=data["undecided_below"])
+        costs = data.get("costs")
+        if costs is not None and not isinstance(costs, Mapping):
+            raise BadInput("the costs of a learned signal must be an object of tier to cost")
+        _check_costs(model.tiers, costs)
+        below = data["undecided_below"]
+        signal = cls(
+            most_expensive=data["most_expensive"],
+            costs=costs,
+            undecided_below=below,
+            characters=model.characters,
+        )
         signal.model_, signal.training_ = model, dict(data["training"])
         digests = signal.training_.get("digests", "")  # the first files have none
         if not isinstance(digests, str):
@@ -141,7 +190,7 @@ class LearnedSignal:
 
     def save(self, path: str | Path) -> None:
         """Write the signal to a JSON file, whole or not at all."""
-        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
+        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)  # on lines of its own each, a third more
         try:
             write_whole(Path(path), text + "\n")
         except OSError as error:
@@ -163,6 +212,19 @@ class LearnedSignal:
             raise BadInput(f"{path} is not a learned signal in JSON: {error}") from None
 
 
+def _check_costs(tiers: Iterable[str], costs: Mapping[str, float] | None) -> None:
+    for tier in tiers:
+        if costs and tier not in costs:
+            raise BadInput(f"tier {tier!r} has no cost; the costs are those of {', '.join(map(str, costs))}")
+
+
+def _why_unfamiliar(model: LinearModel, text: str) -> str:
+    share = model.share(text)
+    if not share:
+        return "no word of the question was seen in training"
+    return f"only {share:.0%} of the question's words were seen in training, less than {model.familiar:.0%}"
+
+
 def _question_digest(question: str) -> str:
     """Eight hex digits of a question's words, the same for any case and spacing."""
     return hashlib.blake2b(" ".join(question.lower().split()).encode(), digest_size=4).hexdigest()
@@ -172,7 +234,9 @@ def _no_constant(name: str) -> NoReturn:
     raise BadInput(f"it holds {name}, which is not a number")
 
 
-def tier_probabilities(signal: Signal, question: str, task: str | None = None) -> tuple[Reading, dict[str, float]]:
+def tier_probabilities(
+    signal: Signal, prompt: str | Prompt, task: str | None = None
+) -> tuple[Reading, dict[str, float]]:
     """The signal's reading and the probability of each of its tiers, which weight the per-request costs.
 
     A learned signal gives its calibrated probabilities. Any other gives the probability of its reading; the other tiers
@@ -182,11 +246,11 @@ def tier_probabilities(signal: Signal, question: str, task: str | None = None) -
     >>> tier_probabilities(KeywordRule(), "What is the total?")[1]
     {'high': 1.0, 'low': 0.0}
     """
-    reading = signal(question, task)
+    reading = signal(prompt, task)
     if not reading.decided:
         return reading, {tier: float(tier == signal.most_expensive) for tier in signal.tiers}
     if isinstance(signal, LearnedSignal):
-        probabilities = signal.predict_proba([question])[0]
+        probabilities = signal.predict_proba([prompt])[0]
         return reading, {tier: probabilities.get(tier, 0.0) for tier in signal.tiers}
     others = len(signal.tiers) - 1
     rest = (1 - reading.probability) / others if others else 0.0

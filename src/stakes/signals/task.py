@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from stakes.errors import BadInput
 from stakes.signals.base import Reading, find_most_expensive, undecided
+from stakes.signals.prompt import Prompt
 
 
 class TaskIdentity:
@@ -29,8 +30,10 @@ class TaskIdentity:
         self.most_expensive = find_most_expensive(self.tasks.values(), most_expensive)
         self.tiers = tuple(dict.fromkeys([*self.tasks.values(), self.most_expensive]))
 
-    def __call__(self, question: str, task: str | None = None) -> Reading:  # noqa: ARG002 (every signal's call)
-        """Read the tier of a task, spelled exactly as in the map."""
+    def __call__(self, prompt: str | Prompt, task: str | None = None) -> Reading:
+        """Read the tier of a task, spelled exactly as in the map; ``task`` comes before the prompt's own."""
+        if task is None and isinstance(prompt, Prompt):
+            task = prompt.task
         if task is None or not task.strip():
             return undecided(self.most_expensive, len(self.tiers), "no task was named")
         tier = self.tasks.get(task)

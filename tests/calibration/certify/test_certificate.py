@@ -25,7 +25,7 @@ def _measured(truth: dict[str, Curve] | None = None, n: int = 300, seed: int = 0
 def test_a_clear_gain_ships_with_bounds_from_the_other_half() -> None:
     measured = _measured(per_document=2, likeness=0.3)
     found = certify(measured, COSTS, 304)
-    first, second = measured.halves()
+    first, second = measured.split()
     terms = Terms(COSTS, measured.counts, 304 * 600)
     assert found.shipped == "tiered"
     assert found.budgets == choose(first, terms, "pooled").budgets
@@ -51,7 +51,7 @@ def test_it_ships_exactly_when_the_test_on_the_other_half_rejects() -> None:
         found = certify(measured, COSTS, 304)
         if found.no_harm is None:
             continue
-        saved, weight = saved_by_document(measured.halves()[1], COSTS, found.no_harm.budgets, 304)
+        saved, weight = saved_by_document(measured.split()[1], COSTS, found.no_harm.budgets, 304)
         p = p_mean_at_most_zero(saved, -lost_cost(weight, COSTS))
         assert (found.shipped == "tiered") == (p < 0.05) == (found.no_harm.lower > 0)
 
@@ -65,7 +65,7 @@ def test_false_ships_are_rare(truth: dict[str, Curve], ratio: float, pages: floa
     rng, costs, false = np.random.default_rng(0), {"high": ratio, "low": 1.0}, 0
     for _ in range(150):
         measured = simulate(truth, {"high": 75, "low": 75}, rng, per_document=pages, likeness=0.5)
-        first, second = measured.halves()
+        first, second = measured.split()
         budgets = choose(first, Terms(costs, measured.counts, 304 * 150), "pooled").budgets
         saved, weight = saved_by_document(second, costs, budgets, 304)
         even = cwe_at(truth, dict.fromkeys(truth, 304), costs, measured.counts)

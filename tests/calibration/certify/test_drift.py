@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stakes.calibration.certify.drift import EPOCH, STAKE, Conditions, DriftMonitor, Stream, log_wealth, same_answer
+from stakes.calibration.certify.drift import Conditions, DriftMonitor, same_answer
+from stakes.calibration.certify.stream import EPOCH, MOST_RUNS, STAKE, Stream, log_wealth
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 
@@ -45,6 +46,60 @@ def test_at_the_limit_it_alarms_no_more_often_than_alpha_ever() -> None:
             stream.add(float(value))
         false += stream.highest >= -np.log(level)
     assert false / runs <= level + 2 * np.sqrt(level * (1 - level) / runs)
+
+
+def test_runs_of_five_break_the_level_one_by_one_and_keep_it_with_one_value_a_client_and_minute() -> None:
+    rng, level, runs = np.random.default_rng(5), 0.2, 60
+    false = {0.0: 0, 60.0: 0}
+    for _ in range(runs):
+        values = np.repeat(rng.random(EPOCH) < 0.3, 5)
+        for window in false:
+            stream = Stream(0.3)
+            for i, value in enumerate(values):  # the next client comes after 20 seconds
+                stream.observe(float(value), unit=str(i // 5 % 40), now=20.0 * (i // 5) + i % 5, window=window)
+            false[window] += stream.highest >= -np.log(level)
+    assert false[0.0] / runs > 2 * level
+    assert false[60.0] / runs <= level + 2 * np.sqrt(level * (1 - level) / runs)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1), st.floats(0, 30)), min_size=1, max_size=60))
+def test_a_run_counts_as_the_mean_of_its_values_and_none_is_lost(sent: list[tuple[int, float, float]]) -> None:
+    stream, now, counted = Stream(0.5), 0.0, dict[int, list[tuple[float, list[float]]]]()
+    for client, value, gap in sent:
+        now += gap
+        stream.observe(value, unit=str(client), now=now, window=60)
+        runs = counted.setdefault(client, [])
+        if not runs or now >= runs[-1][0] + 60:
+            runs.append((now, []))
+        runs[-1][1].append(value)
+    assert stream.observed == len(sent)
+    assert stream.mean == pytest.approx(np.mean([value for _, value, _ in sent]))
+    stream.close(now + 60)
+    means = [float(np.mean(values)) for runs in counted.values() for _, values in runs]
+    assert (stream.seen, len(stream.runs)) == (len(means), 0)
+    assert stream.total == pytest.approx(sum(means), abs=1e-9)
+
+
+def test_the_memory_of_open_runs_is_bounded() -> None:
+    stream = Stream(0.5)
+    for i in range(MOST_RUNS + 500):
+        stream.observe(1.0, unit=f"client {i}", now=0.0, window=60)
+    assert len(stream.runs) == MOST_RUNS + 1  # one for all further clients
+    stream.close(60.0)
+    assert (stream.seen, stream.observed) == (MOST_RUNS + 1, MOST_RUNS + 500)
+
+
+@pytest.mark.parametrize(
+    ("window", "condition"), [(0.0, "if requests are independent"), (60.0, "clients or groups, or 60 s apart, are")]
+)
+def test_every_alarm_states_its_condition(window: float, condition: str) -> None:
+    seconds = iter(range(100_000))
+    monitor = DriftMonitor(FINE, window=window, clock=lambda: next(seconds))
+    for i in range(200):
+        monitor.observe("high", same=False, predicted=300, counted=500, unit=str(i))
+    assert len(alarms(monitor)) == 3
+    assert all(condition in alarm and "probability 5% at most" in alarm for alarm in alarms(monitor))
+    assert condition in str(monitor.state()["note"])
 
 
 def test_the_stake_of_a_stream_begins_below_one_and_each_bet_has_its_share() -> None:
@@ -140,5 +195,8 @@ def test_nonsense_is_refused() -> None:
         Conditions({"high": 0.0}, {"high": 1.0})
     with pytest.raises(BadInput, match="alpha"):
         DriftMonitor(FINE, alpha=0)
-    with pytest.raises(BadInput, match="monitored value"):
-        Stream(0.5).add(1.5)
+    with pytest.raises(BadInput, match="window"):
+        DriftMonitor(FINE, window=-1)
+    for window in (0.0, 60.0):
+        with pytest.raises(BadInput, match="monitored value"):
+            Stream(0.5).observe(1.5, unit="client", window=window)

@@ -19,6 +19,7 @@ from tests.gateway.gateways import Gateway, ask, calibrated, gateway, policy
 from tests.gateway.upstream import Upstream
 
 from stakes.data import synthetic as pages
+from stakes.signals import RequestSignal, to_dict
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: make test-browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -206,7 +207,7 @@ def test_a_gateway_with_keys_asks_for_one(browser: Any, reader: str) -> None:
 
 
 def test_drift_and_its_alarms_are_shown(browser: Any, upstream: Upstream, http: httpx.Client) -> None:
-    with gateway(upstream.url, calibrated(), shadow=1.0, shadow_at_once=8) as front:
+    with gateway(upstream.url, calibrated(), shadow=1.0, shadow_at_once=8, shadow_window=0) as front:
         one = Page(browser, front.address)
         one.wait("#drift-note", "No alarm.*a proxy for error")
         playwright.expect(one.page.locator("#warning")).to_be_hidden()
@@ -242,6 +243,35 @@ def test_observing_is_labelled_so_and_so_is_a_policy_of_legibility(
         one.page.set_viewport_size({"width": 360, "height": 700})
         assert one.page.evaluate("document.documentElement.scrollWidth") <= 360
         assert one.errors == []
+        one.context.close()
+
+
+def test_undecided_requests_are_shown_with_advice_and_their_masked_texts(
+    browser: Any, upstream: Upstream, http: httpx.Client
+) -> None:
+    rules = policy(signal=to_dict(RequestSignal()))
+    with gateway(upstream.url, rules, keep_undecided=50) as front:
+        one = Page(browser, front.address, color_scheme="light")
+        one.wait("#undecided", "^$")
+        for question in ("What is the total?", "<b>Zork</b> 4711", "<b>Zork</b> 4712", f"Frob {'nicate' * 60}"):
+            http.post(f"{front.base_url}/chat/completions", json=ask(question))
+        one.wait("#undecided", r"^Undecided: 3 of 4 image requests \(75\.0 %\)\.$")
+        one.wait("#undecided-advice", r"^More than 10 % are undecided: extend the vocabulary .*docs/signals\.md\)\.$")
+        rows = one.page.locator("#undecided-texts tbody tr")
+        playwright.expect(rows).to_have_count(2)
+        playwright.expect(rows.nth(1)).to_have_text("<b>Zork</b> ####2now")
+        if target := os.environ.get("SCREENSHOT_UNDECIDED"):
+            one.page.screenshot(path=target, full_page=True)
+        one.page.set_viewport_size({"width": 360, "height": 700})
+        assert one.page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert one.errors == []
+        one.context.close()
+    with gateway(upstream.url, rules) as front:
+        http.post(f"{front.base_url}/chat/completions", json=ask("What is the total?"))
+        one = Page(browser, front.address)
+        one.wait("#undecided", r"0 of 1 image requests \(0\.0 %\)")
+        playwright.expect(one.page.locator("#undecided-advice")).to_be_hidden()
+        playwright.expect(one.page.locator("#undecided-texts")).to_be_hidden()
         one.context.close()
 
 

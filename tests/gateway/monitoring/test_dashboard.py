@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tests.gateway.gateways import HIGH, PAGE, Gateway, ask, encoded, gateway, page, policy, url_of
+from tests.gateway.gateways import HIGH, PAGE, Gateway, ask, dumped, encoded, gateway, page, policy, url_of
 from tests.gateway.upstream import Seen, Upstream, Wire, image_sizes
 
 from stakes.gateway.monitoring import dashboard, recent
@@ -109,6 +109,13 @@ def test_only_the_newest_keep_their_images(keeping: Gateway, http: httpx.Client)
     assert [(one["id"], one["pictures"]) for one in state(http, keeping)["decisions"]] == [(3, 1), (2, 1), (1, 0)]
     assert [one["question"] for one in state(http, keeping)["decisions"]] == ["Which date?", "What colour?", None]
     assert http.get(f"{keeping.address}/stakes/images/1/0/seen").status_code == 404
+
+
+def test_a_question_that_utf8_cannot_encode_is_shown(keeping: Gateway, http: httpx.Client) -> None:
+    body = {**ask("What \ud800 total?"), "metadata": {"stakes_task": "a \udfff task"}}
+    reply = http.post(f"{keeping.base_url}/chat/completions", content=dumped(body))
+    assert reply.status_code == 200
+    assert state(http, keeping)["decisions"][0]["question"] == "What ? total?"
 
 
 def test_an_unchanged_image_is_shown_as_received(keeping: Gateway, http: httpx.Client) -> None:

@@ -165,6 +165,7 @@ def test_the_alarm_fires_when_the_upstream_gets_worse_and_not_before(
 
     upstream.script = saying(words)
     options = ["--policy", str(path), "--upstream", upstream.url, "--shadow", "1", "--shadow-at-once", "8"]
+    options += ["--shadow-window", "0"]  # one client sends them all
     with process(*options) as (running, about):
         address = str(about["address"])
 
@@ -179,9 +180,13 @@ def test_the_alarm_fires_when_the_upstream_gets_worse_and_not_before(
             post(http, address, LOW if number % 2 else HIGH)
         assert until(lambda: len(health()) == 2)
         assert all("proxy" in sentence and sentence.startswith("disagreement") for sentence in health())
+        assert all(sentence.endswith("5% at most, if requests are independent)") for sentence in health())
         metrics = http.get(f"{address.removesuffix('/v1')}/metrics").text
         assert 'stakes_alarm{condition="disagreement",tier="high"} 1.0' in metrics
         assert 'stakes_alarm{condition="mix",tier="high"} 0.0' in metrics
+        assert (
+            "HELP stakes_alarm 1 where a condition of the calibration fails; false alarms 5 % at most, ever" in metrics
+        )
         assert 'stakes_alarm{condition="tokens",tier=""} 0.0' in metrics
         state = http.get(f"{address.removesuffix('/v1')}/stakes/state").json()["watch"]
         assert state["tiers"]["low"]["disagreement_above"] > state["tiers"]["low"]["disagreement"] / 4
@@ -207,7 +212,8 @@ def test_a_moved_mix_and_wrong_counts_are_alarms_and_a_new_policy_starts_afresh(
         wire.reply(json.dumps({"choices": [], "usage": counted}).encode())
 
     upstream.script = wrong
-    with gateway(upstream.url, source=lambda: rules().load(path), files=(path,), shadow=0.001, mode="enforce") as front:
+    watched: dict[str, Any] = {"source": lambda: rules().load(path), "files": (path,), "shadow_window": 0}
+    with gateway(upstream.url, shadow=0.001, mode="enforce", **watched) as front:
         for _ in range(24):
             post(http, front.base_url)
         found = http.get(f"{front.address}/healthz").json()["alarms"]
@@ -244,7 +250,17 @@ def test_options_may_come_from_a_file_and_the_command_line_wins(
     assert "sets 'shadows', which is no option of serve" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("knobs", [{"shadow": 1.5}, {"shadow": -0.1}, {"shadow_at_once": 0}, {"shadow_s": 0.0}])
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"shadow": 1.5},
+        {"shadow": -0.1},
+        {"shadow_at_once": 0},
+        {"shadow_s": 0.0},
+        {"shadow_window": -1.0},
+        {"shadow_window": float("inf")},
+    ],
+)
 def test_nonsense_is_refused(knobs: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="shadow"):
         Settings(upstream="http://127.0.0.1:1/v1", **knobs)

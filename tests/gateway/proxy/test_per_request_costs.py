@@ -4,6 +4,8 @@ import httpx
 import numpy as np
 import pytest
 from benchmarks.scenarios import published
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.gateway.gateways import ask, encoded, gateway, page, url_of
 from tests.gateway.upstream import Upstream
 
@@ -14,6 +16,7 @@ from stakes.budgets.policy import Policy, TierPlan
 from stakes.commands.serve import describe_policy, format_start
 from stakes.gateway.proxy.decide import TierChoice, choose_tier, images_digest
 from stakes.gateway.proxy.request import Call, ClientHints
+from stakes.signals import Prompt
 
 
 def policy(price: float) -> Policy:
@@ -24,7 +27,7 @@ def policy(price: float) -> Policy:
 
 
 def choose(rules: Policy, question: str, digest: str = "", tiers: tuple[str, ...] = ()) -> TierChoice:
-    return choose_tier(rules, Call({}, texts=(question,)), ClientHints(tiers=tiers), digest)
+    return choose_tier(rules, Call({}, prompt=Prompt(question)), ClientHints(tiers=tiers), digest)
 
 
 def test_the_request_gets_the_budget_of_its_expected_cost() -> None:
@@ -104,6 +107,47 @@ def test_a_stated_cost_sets_the_budget_and_is_refused_by_a_policy_with_fixed_cos
     with gateway(upstream.url, hard) as front:
         answer = http.post(f"{front.base_url}/chat/completions", json=body, headers={"x-stakes-cost": "20"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "cost_needs_soft_stakes")
+
+
+def test_of_a_named_tier_and_a_stated_cost_the_larger_budget_counts(upstream: Upstream, http: httpx.Client) -> None:
+    image = url_of(encoded(page(1680, 2240)))
+    record = policy(0.0021).model_dump(by_alias=True)
+    record["tiers"]["low"]["budget"] = 96
+    with gateway(upstream.url, Policy.from_record(record)) as front:
+
+        def granted(metadata: dict[str, object], **headers: str) -> tuple[int, str]:
+            sent = {f"x-stakes-{name}": value for name, value in headers.items()}
+            body = {**ask("Who signed?", image), "metadata": metadata}
+            answer = http.post(f"{front.base_url}/chat/completions", json=body, headers=sent)
+            assert answer.headers["x-stakes-tier"] == "low"
+            return int(answer.headers["x-stakes-budget"]), answer.headers["x-stakes-why"]
+
+        budget, why = granted({}, tier="low", cost="1000")
+        assert budget == 576
+        assert why.startswith(
+            "header x-stakes-cost 1000: 576 tokens, more than the 96 of tier low (header x-stakes-tier)"
+        )
+        budget, why = granted({"stakes_tier": "low", "stakes_cost": 1000})
+        assert budget == 576
+        assert why.startswith(
+            "metadata stakes_cost 1000: 576 tokens, more than the 96 of tier low (metadata stakes_tier)"
+        )
+        _, alone = granted({}, tier="low")
+        budget, why = granted({}, tier="low", cost="0.01")
+        assert alone == "header x-stakes-tier"
+        assert budget < 576
+        assert why.startswith("header x-stakes-tier: 96 tokens, no fewer than the 32 of header x-stakes-cost 0.01")
+
+
+@given(st.floats(1e-3, 1e4), st.sampled_from(["high", "low"]), st.sampled_from([32, 96, 304, 576]))
+def test_a_stated_cost_never_lowers_the_budget_of_a_named_tier(cost: float, tier: str, fixed: int) -> None:
+    record = policy(0.0021).model_dump(by_alias=True)
+    record["tiers"][tier]["budget"] = fixed
+    rules, call = Policy.from_record(record), Call({}, prompt=Prompt("Who signed?"))
+    alone = choose_tier(rules, call, ClientHints(cost=str(cost))).budget
+    both = choose_tier(rules, call, ClientHints(tiers=(tier,), cost=str(cost)))
+    assert alone is not None
+    assert (both.tier, both.budget) == (tier, alone if alone > fixed else None)  # None: the tier's own budget
 
 
 def test_the_mean_budget_at_the_start_is_shown_for_tiers_only() -> None:

@@ -1,237 +1,180 @@
-"""Choose budgets on few answers: sample documents in turn and stop asking what can no longer be the best choice.
+"""Choose budgets on about a third of the answers: ask in batches, and skip what will hardly change the choice.
 
-Documents are asked in units that are alike in what they ask; of a document with many questions first one of each tier
-(``units``), since another page carries more information than the same page again. A candidate is one budget for each
-tier within the total. Each new unit is a bet that candidate A is not the best, settled by how much worse A does on it
-than the leader *before* it, in cost-weighted error, documents counted by their questions (``evidence``).
+After each batch, curves are drawn from the posterior of the ``pooled`` estimator. Each draw has an optimum. The draws
+together give the probability that a budget is part of the optimum, and the expected regret of the choice so far:
 
-If A is the best candidate, no leader is better, so every bet loses on average and the wealth exceeds 1/delta with a
-probability of at most delta, ever (Ville). So candidates may be tested after every unit, and since only the best must
-not be dropped, no correction for the number of candidates is needed. Budgets that only dropped candidates have are not
-asked again, and a tier in which all remaining candidates agree is not asked at all.
+    regret = mean over draws of  CWE(choice) - min over candidates CWE(candidate)
 
-With a limit on passes (answers of the model), a third of them asks all budgets and the rest the better half of them, by
-the fitted curves. That selection is no evidence: candidates dropped by it are reported as not ruled out.
+The next batch asks the budgets of a tier with a probability of at least 1 %, and no tier with a single one. Sampling
+ends when the expected regret is below 0.0015, when no question is left, or at the limit of passes.
+
+This decides what to ask and guarantees nothing: the probabilities are those of the estimator's model. The guarantee is
+a certificate, on documents that the budgets were not chosen on. benchmarks/adaptive_sampling.py measures the regret.
+
+    result = sample_adaptively({"high": [("page 1", "q 1"), …], "low": […]}, grid, terms, ask)
+    result.budgets, result.passes / result.of
 """
 
+import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stakes.budgets.curve import Curve
-from stakes.calibration.adaptive.evidence import Bools, Candidates, Wealth
-from stakes.calibration.adaptive.units import AskRows, Columns, DocumentSlices, form_units, leveled_curves
+from stakes.calibration.adaptive.candidates import Candidates
 from stakes.calibration.by_document import ByDocument
-from stakes.calibration.estimators import DEFAULT, Terms, fit
+from stakes.calibration.estimators import Terms, fit, pooled_posterior
 from stakes.errors import BadInput
-from stakes.evaluation.statistics import check_confidence
 
-FIRST = 3  # with a limit: one in so many passes asks all budgets, the others the better half of them
-LOOKS = 24  # batches that all units make, where nothing limits the passes
+FIRST = 40  # questions of each tier in the first batch, at every budget
+GROWTH = 1.2  # of the questions asked, from batch to batch
+DRAWS = 400
+KEEP = 0.01
+REGRET = 0.0015
+GOLDEN = (math.sqrt(5) - 1) / 2
 
-Floats = NDArray[np.float64]
+Questions = Mapping[str, Sequence[tuple[str, str]]]
+"""By tier, the document and the name of every question."""
+Numbers = Mapping[str, Sequence[int]]
+"""By tier, numbers of questions, or columns of the grid."""
+Ask = Callable[[Numbers, Numbers], Mapping[str, NDArray[np.int64]]]
+"""Questions and columns to ask -> by tier, 1 for a wrong answer and 0 for a right one, questions × columns."""
 
 
 @dataclass(frozen=True)
 class AdaptiveSampling:
-    """Leave out answers that can no longer change the choice: with this confidence, and at most so many passes."""
+    """Skip answers that will hardly change the choice.
 
-    confidence: float = 0.95
+    ``max_passes``: ask for at most so many to choose on. ``chosen_on``: the documents to choose on, where these are not
+    all; the others are asked at the chosen budgets and at ``uniform``, for a certificate.
+    """
+
     max_passes: int | None = None
-    estimator: str = DEFAULT
-    """Ranks the candidates that remain."""
-
-    def __post_init__(self) -> None:
-        check_confidence(self.confidence)
+    chosen_on: Collection[str] = ()
+    uniform: int = 0
 
 
 @dataclass(frozen=True)
 class AdaptiveResult:
-    """The decision, and how many answers it took."""
+    """The choice, and how many answers it took."""
 
     budgets: Mapping[str, int]
-    measured: ByDocument
     fitted: Mapping[str, Curve]
     passes: int
     of: int
-    """Passes that every question at every budget would have taken."""
-    confidence: float
-    candidates: int
-    ruled_out: int
-    """Candidates whose CWE is not the smallest, every question counted alike: with this confidence for all of them
-    together."""
-    dropped_early: int
-    """Candidates that were dropped because of the pass limit, though no evidence rules them out."""
-    remaining: tuple[tuple[int, ...], ...]
-    """Budgets, in the order of the tiers, of every candidate that is not ruled out."""
-    estimator: str
+    """Passes that every question at every budget would take. A pass is one question answered at one budget."""
+    expected_regret: float
+    """By the estimator's model, how much CWE the choice loses against the optimum."""
+    likely: Mapping[str, Sequence[int]]
+    """By tier, the budgets that are in the optimum with a probability of at least 1 %, and the chosen one."""
 
     def record(self) -> dict[str, object]:
-        """Everything but the answers, as JSON."""
-        names = ("budgets", "passes", "of", "confidence", "candidates", "ruled_out", "estimator")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "set_aside": self.dropped_early,
-            "left": [list(budgets) for budgets in self.remaining],
-        }
+        """Everything but the curves, as JSON."""
+        record = asdict(self)
+        del record["fitted"]
+        return record
 
 
 def sample_adaptively(
-    sizes: ByDocument,
-    terms: Terms,
-    ask: AskRows,
-    sampling: AdaptiveSampling | None = None,
-    owners: Sequence[str] | None = None,
+    questions: Questions, grid: Sequence[int], terms: Terms, ask: Ask, sampling: AdaptiveSampling | None = None
 ) -> AdaptiveResult:
-    """Choose budgets on few answers.
-
-    ``sizes.asked``: the number of questions by row and tier; ``sizes.wrong`` is not read. A row is a document, or a
-    slice of one. ``owners`` names the document of each row. A document's first slice holds all of its tiers.
-    """
-    sampling = sampling or AdaptiveSampling()
-    sampler = _Sampler(sizes, terms, ask, sampling, owners)
-    least = FIRST * sampler.passes_for(sampler.opening(), sampler.open_columns(sampler.alive))
-    if sampling.max_passes is not None and sampling.max_passes < least:
-        raise BadInput(f"adaptive sampling of this grid needs at least {least} passes, not {sampling.max_passes}")
-    finalists = sampler.alive
-    for last_asked in sampler.stages(sampling.max_passes):
-        finalists = last_asked
-    candidates = sampler.candidates
-    best = candidates.best(finalists if finalists.any() else sampler.alive, sampler.merits())
-    return AdaptiveResult(
-        budgets=candidates.budgets(best),
-        measured=sampler.measured(),
-        fitted=sampler.fitted(),
-        passes=sampler.passes,
-        of=len(sizes.budgets) * sum(int(size.sum()) for size in sampler.size.values()),
-        confidence=sampling.confidence,
-        candidates=len(candidates),
-        ruled_out=int((~sampler.alive).sum()),
-        dropped_early=int((sampler.alive & ~finalists).sum()),
-        remaining=tuple(tuple(candidates.budgets(int(i)).values()) for i in np.flatnonzero(sampler.alive)),
-        estimator=sampling.estimator,
-    )
+    """Ask until the choice is good enough; what is asked depends on the questions' names and answers alone."""
+    limit = (sampling or AdaptiveSampling()).max_passes
+    sampler = _Sampler(questions, tuple(grid), terms)
+    least = sum(map(len, sampler.columns.values()))
+    if limit is not None and limit < least:
+        raise BadInput(f"adaptive sampling of this grid needs at least {least} passes, not {limit}; raise --passes")
+    size = FIRST
+    while batch := sampler.next_batch(size, limit):
+        sampler.add(batch, ask(batch, sampler.columns))
+        if sampler.decide() < REGRET:
+            break
+        size = math.ceil(size * GROWTH)
+    return sampler.result()
 
 
 class _Sampler:
-    def __init__(
-        self,
-        sizes: ByDocument,
-        terms: Terms,
-        ask: AskRows,
-        sampling: AdaptiveSampling,
-        owners: Sequence[str] | None = None,
-    ) -> None:
-        self.sizes, self.ask, self.estimator = sizes, ask, sampling.estimator
-        self.threshold = -math.log(1 - sampling.confidence)
-        self.tiers, self.grid = list(terms.costs), sizes.budgets
-        self.candidates = Candidates.of(terms, self.grid)
-        self.slices = DocumentSlices.of(sizes, owners, self.tiers)
-        self.size = self.slices.size
-        self.alive = np.ones(len(self.candidates), dtype=bool)
-        self.wealth = Wealth(self.candidates, self.slices)
-        shape = len(sizes), len(self.grid)
-        self.wrong = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
-        self.asked = {tier: np.zeros(shape, dtype=np.int64) for tier in self.tiers}
-        self.units, self.new = form_units(sizes.documents, self.slices)
-        new = [row for unit in self.units[: self.new] for row in unit]
-        self.weights = {tier: self.slices.relative_weights(tier, new) for tier in self.tiers}
-        self.next = self.passes = 0
-        self.leader = self.candidates.most_even()
+    """The answers so far, the columns to ask next, and the choice."""
 
-    def opening(self) -> list[int]:
-        """Rows of the first units, as many as it takes to ask every tier."""
-        rows: list[int] = []
-        for unit in self.units:
-            rows += unit
-            if all(size[rows].any() for size in self.size.values()):
-                break
-        return rows
+    def __init__(self, questions: Questions, grid: tuple[int, ...], terms: Terms) -> None:
+        self.candidates = Candidates.of(terms, grid)
+        self.columns = self.candidates.columns(np.ones(len(self.candidates)), 1)
+        self.order = {tier: spread(questions[tier]) for tier in terms.costs}
+        # One row per question, tier after tier.
+        self.rows = dict(zip(self.order, np.cumsum([0, *map(len, self.order.values())]).tolist(), strict=False))
+        names = tuple(f"{tier} {number}" for tier, numbers in self.order.items() for number in range(len(numbers)))
+        wrong, asked = ({tier: np.zeros((len(names), len(grid)), np.int64) for tier in self.order} for _ in range(2))
+        self.answers = ByDocument(names, grid, wrong, asked)
+        self.done = self.passes = self.best = 0
+        self.regret = math.inf
 
-    def open_columns(self, among: Bools) -> Columns:
-        """Budgets by tier in which these candidates differ; asking the others could change nothing."""
-        columns = self.candidates.columns(among)
-        return {tier: numbers for tier, numbers in columns.items() if len(numbers) > 1 or not self.asked[tier].any()}
+    def next_batch(self, size: int, limit: int | None) -> dict[str, list[int]]:
+        """By tier, its questions up to number ``size`` that were not asked yet, as far as the limit allows."""
+        while True:
+            batch = {
+                tier: numbers[self.done : size]
+                for tier, numbers in self.order.items()
+                if len(numbers) > self.done and (len(self.columns[tier]) > 1 or not self.done)
+            }
+            if limit is None or self.passes + self.cost(batch) <= limit:
+                return {tier: numbers for tier, numbers in batch.items() if numbers}
+            size -= 1
 
-    def passes_for(self, rows: Sequence[int], columns: Columns) -> int:
-        """Passes that asking these rows takes."""
-        return sum(len(numbers) * int(self.size[tier][list(rows)].sum()) for tier, numbers in columns.items())
+    def cost(self, batch: Numbers) -> int:
+        """Passes that a batch takes."""
+        return sum(len(numbers) * len(self.columns[tier]) for tier, numbers in batch.items())
 
-    def stages(self, max_passes: int | None) -> Iterator[Bools]:
-        """Ask until the units, the passes or the candidates run out; after each stage, the candidates asked last."""
-        among = self.alive
-        for limit in (None,) if max_passes is None else (max_passes // FIRST, max_passes):
-            if limit is not None and limit == max_passes:
-                among = self.candidates.narrow(among & self.alive, self.merits(), max(2, len(self.grid) // 2))
-            while self.next < len(self.units):
-                among = among & self.alive
-                columns = self.open_columns(among)
-                batch = self.next_units(columns, limit) if columns else []
-                if not batch:
-                    break
-                self.ask_units(batch, columns, among)
-            yield among & self.alive
+    def add(self, batch: Numbers, wrong: Mapping[str, NDArray[np.int64]]) -> None:
+        """Enter the answers of a batch."""
+        for tier, numbers in batch.items():
+            cells = np.ix_([self.rows[tier] + number for number in numbers], self.columns[tier])
+            self.answers.wrong[tier][cells] = wrong[tier]
+            self.answers.asked[tier][cells] = 1
+        self.passes += self.cost(batch)
+        self.done += max(map(len, batch.values()))
 
-    def next_units(self, columns: Columns, limit: int | None) -> list[list[int]]:
-        """The next units to ask at once: a share of all, within the limit of passes."""
-        units = self.units[self.next : self.next + max(1, len(self.units) // LOOKS)]
-        if limit is not None:
-            passes = np.cumsum([self.passes_for(rows, columns) for rows in units])
-            units = units[: int((passes <= limit - self.passes).sum())]
-        self.next += len(units)
-        return units
+    def decide(self) -> float:
+        """Choose on the answers so far, find the budgets to ask next, and return the expected regret."""
+        curves = self.answers.curves()
+        posterior = pooled_posterior(curves, self.answers)
+        normals = np.random.default_rng(0).standard_normal((DRAWS, len(posterior.mean)))
+        points = np.vstack([posterior.mean, posterior.draws(normals)]).clip(0, 1)
+        rates = {tier: np.full((len(points), len(self.answers.budgets)), np.nan) for tier in curves}
+        for (tier, curve), row in zip(curves.items(), posterior.rows, strict=True):
+            rates[tier][:, [self.answers.column(budget) for budget in curve.budgets]] = points[:, row]
+        mean, *_ = cwe = self.candidates.cwe(rates)
+        self.best = int(mean.round(9).argmin())
+        drawn = cwe[1:]
+        self.regret = float((drawn[:, self.best] - drawn.min(axis=1)).mean())
+        probability = np.bincount(drawn.argmin(axis=1), minlength=len(self.candidates)) / DRAWS
+        probability[self.best] = 1
+        self.columns = self.candidates.columns(probability, KEEP)
+        return self.regret
 
-    def ask_units(self, batch: Sequence[list[int]], columns: Columns, among: Bools) -> None:
-        """Ask some units, update the wealth unit by unit, and drop the candidates that are ruled out."""
-        rows = [row for unit in batch for row in unit]
-        answers = self.ask(rows, columns)
-        for tier, numbers in columns.items():
-            cells = np.ix_(rows, numbers)
-            self.wrong[tier][cells] = answers[tier]
-            self.asked[tier][cells] = self.size[tier][rows, None]
-        self.passes += self.passes_for(rows, columns)
-        earlier = np.ones(len(self.sizes), dtype=bool)
-        earlier[rows] = False
-        wrong, asked = self.weighted(self.wrong, earlier), self.weighted(self.asked, earlier)
-        for number, unit in enumerate(batch, start=self.next - len(batch)):
-            self.leader = self.lead(wrong, asked, among)
-            if number >= self.new:  # a page that was asked before is no new evidence
-                break
-            self.wealth.update(unit, self.wrong, columns, self.leader)
-            for sums, tables in ((wrong, self.wrong), (asked, self.asked)):
-                for tier, more in self.weighted(tables, unit).items():
-                    sums[tier] = sums[tier] + more
-        remaining = self.alive & ~self.wealth.ruled_out(self.threshold)
-        if remaining.any():
-            self.alive = remaining
+    def result(self) -> AdaptiveResult:
+        """The choice on all answers so far."""
+        grid, budgets = self.answers.budgets, self.candidates.budgets(self.best)
+        return AdaptiveResult(
+            budgets=budgets,
+            fitted=fit("pooled", self.answers.curves(), self.answers),
+            passes=self.passes,
+            of=len(grid) * len(self.answers),
+            expected_regret=self.regret,
+            likely={tier: [grid[column] for column in columns] for tier, columns in self.columns.items()},
+        )
 
-    def weighted(self, tables: Mapping[str, NDArray[np.int64]], rows: Bools | Sequence[int]) -> dict[str, Floats]:
-        """Sums of some rows by tier and column, each answer weighted by the questions that it represents."""
-        return {tier: self.weights[tier][rows] @ table[rows] for tier, table in tables.items()}
 
-    def lead(self, wrong: Mapping[str, Floats], asked: Mapping[str, Floats], among: Bools) -> int:
-        """The best candidate so far, by plain rates; before the first answer the most even one."""
-        if not any(table.any() for table in asked.values()):
-            return self.leader
-        rates = {tier: (wrong[tier] + 0.5) / (asked[tier] + 1) for tier in self.tiers}
-        return int(np.where(among & self.alive, self.candidates.cwe(rates), np.inf).argmin())
+def spread(questions: Sequence[tuple[str, str]]) -> list[int]:
+    """Numbers of the questions in an order whose every beginning covers the documents in proportion to their size.
 
-    def measured(self) -> ByDocument:
-        """The answers so far."""
-        return ByDocument(self.sizes.documents, self.grid, self.wrong, self.asked)
-
-    def fitted(self) -> dict[str, Curve]:
-        """The estimator's curves of the answers so far."""
-        measured = self.measured()
-        return fit(self.estimator, leveled_curves(measured, self.slices), measured)
-
-    def merits(self) -> Floats:
-        """CWE of every candidate on the fitted curves; infinite where one of its budgets was never asked."""
-        rates = {}
-        for tier, curve in self.fitted().items():
-            rates[tier] = np.full(len(self.grid), np.inf)
-            rates[tier][[self.sizes.column(budget) for budget in curve.budgets]] = curve.errors
-        return self.candidates.cwe(rates)
+    The questions are sorted by document, in the order of digests, so that neither answers nor the order of a file
+    matter. The k-th to be asked is the one at the fraction (k * golden ratio) mod 1 of that list: every beginning of
+    this sequence is spread evenly.
+    """
+    digests = [tuple(hashlib.sha256(name.encode()).digest() for name in question) for question in questions]
+    by_document = sorted(range(len(questions)), key=digests.__getitem__)
+    places = np.argsort(np.argsort(np.arange(len(questions)) * GOLDEN % 1))
+    return [by_document[place] for place in places]

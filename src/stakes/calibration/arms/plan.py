@@ -156,7 +156,7 @@ def decisions(samples: Sequence[Sample], policy: Policy) -> list[Decision]:
     """With per-request costs: what the policy decides for each question, ties settled by the sample's id; else none."""
     if policy.per_request is None:
         return []
-    return [policy.decide(sample.question, sample.task, about=sample.id) for sample in samples]
+    return [policy.decide(sample.prompt, sample.task, about=sample.id) for sample in samples]
 
 
 def _on_rungs(arm: str, samples: Sequence[Sample], family: str, total: int, target: Sequence[int]) -> tuple[int, ...]:

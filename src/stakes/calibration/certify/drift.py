@@ -3,15 +3,13 @@
 After deployment nobody grades. What can be observed: how often the answer at a tier's budget differs from the answer to
 the same request at full budget (shadow answers, for a sample of requests), the mix of tiers, and how far predicted
 tokens are from counted ones. Disagreement is a proxy for error, not error: ``error at b <= error at full +
-disagreement`` holds, but the error at full budget is not observed either. For each stream of values in [0, 1] with an
-allowed mean m
+disagreement`` holds, but the error at full budget is not observed either. Each is a stream of values in [0, 1] with an
+allowed mean and an anytime-valid test (``stream``). The streams share ``alpha``.
 
-    wealth = integral over p in (m, 1) of prod_i (p/m)^x_i ((1-p)/(1-m))^(1-x_i)  d Beta(1/2, 1/2)
-
-exceeds 1/delta with a probability of at most delta, ever, while every value's mean, given those before, is at or below
-m, however often one looks (Ville; Robbins' mixture). A change may come late, when a long good period has used the
-wealth up: every EPOCH values another bet starts, with a share of the stake that falls as 1/k². The streams share
-``alpha``. Requests that come in long runs of one tier count as a mix that moves, and raise an alarm.
+**Condition.** Alarms are false with a probability of at most ``alpha``, ever, if requests are independent. Where they
+come in runs (five questions about one document), name the unit of each request, such as its client, and give a
+``window``: the values of one unit within so many seconds count as one, their mean. Then runs must be independent, no
+longer requests. Runs of five counted one by one gave false alarms nearly always (``python benchmarks/drift.py``).
 
     monitor = DriftMonitor(Conditions.of(outcomes, policy.budgets))
     monitor.observe("high", predicted=570, counted=574)
@@ -19,16 +17,17 @@ wealth up: every EPOCH values another bet starts, with a share of the stake that
     monitor.alarms()                        # {("disagreement", "high"): "…"}
 """
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stakes.budgets.policy import Policy
 from stakes.calibration.certify.ceiling import upper_error
+from stakes.calibration.certify.stream import Stream
 from stakes.errors import BadInput
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcome_log import Outcome
@@ -37,10 +36,6 @@ MIX = 0.1  # how far a tier's share may move
 TOKENS = 0.02  # how far counted tokens may be from predicted ones on average
 LEVEL, SLACK, MOST = 0.95, 0.02, 0.999
 ALPHA = 0.05
-EPOCH = 256  # values after which another bet starts
-LOOK = 8  # values between two looks at the wealth, to save time
-BETS = 24  # kept; the poorest is dropped, which can only delay an alarm
-STAKE = 6 / np.pi**2  # so that 1 + 1/4 + 1/9 + … adds up to 1
 
 
 @dataclass(frozen=True)
@@ -132,63 +127,24 @@ def same_answer(one: str, other: str) -> bool:
     return here == there or is_correct(grade(here, [there], "exact"))
 
 
-@dataclass
-class Stream:
-    """Tests whether one mean stays at or below ``allowed``."""
-
-    allowed: float
-    bets: NDArray[np.float64] = field(default_factory=lambda: np.array([[1.0, 0.0, 0.0]]))  # stake, values, sum
-    seen: int = 0
-    total: float = 0.0
-    started: int = 1
-    highest: float = 0.0  # logarithm of the wealth at its maximum: an alarm stays
-
-    def add(self, value: float) -> None:
-        """One more value in [0, 1]."""
-        if not 0 <= value <= 1:
-            raise BadInput(f"a monitored value lies in [0, 1], not at {value}")
-        self.seen += 1
-        self.total += value
-        self.bets[:, 1:] += (1.0, value)
-        if self.seen % LOOK == 0:
-            stake, seen, total = self.bets.T
-            wealth = np.log(stake * STAKE) + log_wealth(seen, total, self.allowed)
-            self.highest = max(self.highest, float(np.logaddexp.reduce(wealth)))
-            if self.seen % EPOCH == 0:
-                self.started += 1
-                richest = np.sort(np.argsort(wealth)[-(BETS - 1) :])
-                self.bets = np.vstack([self.bets[richest], [1 / self.started**2, 0.0, 0.0]])
-
-    def lower(self, alpha: float) -> float:
-        """A bound that the mean has exceeded at some time; wrong with a probability of at most ``alpha``, ever."""
-        from scipy.optimize import brentq
-
-        if not self.total:
-            return 0.0
-
-        def excess(mean: float) -> float:
-            return float(log_wealth(np.array([self.seen]), np.array([self.total]), mean)[0] + np.log(alpha))
-
-        bottom, top = 1e-9, self.total / self.seen * (1 - 1e-9)
-        return 0.0 if excess(bottom) <= 0 else float(brentq(excess, bottom, top)) if excess(top) < 0 else top
-
-
-def log_wealth(seen: NDArray[np.float64], total: NDArray[np.float64], allowed: float) -> NDArray[np.float64]:
-    """Log wealth of bets that the mean is above ``allowed``, after so many values with this sum."""
-    from scipy.special import betaincc, betaln
-
-    right, left = total + 0.5, seen - total + 0.5
-    above = np.maximum(betaincc(right, left, allowed) / betaincc(0.5, 0.5, allowed), 1e-300)
-    bets = betaln(right, left) - betaln(0.5, 0.5) + np.log(above)
-    return np.asarray(bets - total * np.log(allowed) - (seen - total) * np.log1p(-allowed))
-
-
 class DriftMonitor:
-    """Monitors a policy in use; its memory does not grow with the requests."""
+    """Monitors a policy in use; its memory does not grow with the requests.
 
-    def __init__(self, conditions: Conditions, alpha: float = ALPHA) -> None:
+    ``window``: seconds in which the requests of one unit count as one; 0: every request counts by itself.
+    """
+
+    def __init__(
+        self,
+        conditions: Conditions,
+        alpha: float = ALPHA,
+        window: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         if not 0 < alpha < 1:
             raise BadInput(f"alpha is a probability between 0 and 1, not {alpha}")
+        if not 0 <= window < float("inf"):
+            raise BadInput(f"the window is a number of seconds from 0, not {window}")
+        self.window, self.clock, self.false_alarms = window, clock, alpha
         self.conditions, self.requests = conditions, dict.fromkeys(conditions.disagreement, 0)
         within, self.streams = conditions.mix_within, dict[tuple[str, str], Stream]()
         for tier, rate in conditions.disagreement.items():
@@ -202,29 +158,48 @@ class DriftMonitor:
         self.alpha = alpha / len(self.streams)
 
     def observe(
-        self, tier: str, same: bool | None = None, predicted: int | None = None, counted: int | None = None
+        self,
+        tier: str,
+        same: bool | None = None,
+        predicted: int | None = None,
+        counted: int | None = None,
+        unit: str | None = None,
     ) -> None:
-        """One request; ``same``: whether its shadow answer agrees, None where there is none."""
+        """One request; ``same``: whether its shadow answer agrees, None where there is none; ``unit``: whose it is."""
         if tier not in self.requests:
             raise BadInput(f"tier {tier!r} is not monitored; the tiers are {', '.join(self.requests)}")
         self.requests[tier] += 1
         for name in self.requests:
             for kind, value in (("more", name == tier), ("fewer", name != tier)):
                 if (kind, name) in self.streams:
-                    self.streams[kind, name].add(float(value))
+                    self._add(kind, name, float(value), unit)
         if same is not None:
-            self.compare(tier, same)
+            self.compare(tier, same, unit)
         if predicted is not None and counted is not None:
-            self.streams["tokens", ""].add(min(1.0, abs(predicted - counted) / max(1, counted)))
+            self._add("tokens", "", min(1.0, abs(predicted - counted) / max(1, counted)), unit)
 
-    def compare(self, tier: str, same: bool) -> None:
+    def compare(self, tier: str, same: bool, unit: str | None = None) -> None:
         """Whether the shadow answer of an observed request agrees."""
-        self.streams["disagreement", tier].add(float(not same))
+        self._add("disagreement", tier, float(not same), unit)
+
+    def _add(self, kind: str, tier: str, value: float, unit: str | None) -> None:
+        self.streams[kind, tier].observe(value, unit, self.clock(), self.window)
+
+    @property
+    def condition(self) -> str:
+        """When the probability of a false alarm holds, in words."""
+        if not self.window:
+            return "if requests are independent"
+        return f"if requests of different clients or groups, or {self.window:g} s apart, are independent"
 
     def alarms(self) -> dict[tuple[str, str], str]:
         """What no longer holds, by (condition, tier): disagreement, mix or tokens, in words with what to do."""
+        now = self.clock()
+        for stream in self.streams.values():
+            stream.close(now)
+        chance = f"a false alarm has probability {self.false_alarms:.0%} at most, {self.condition}"
         return {
-            (_condition(kind), tier): self._describe(kind, tier)
+            (_condition(kind), tier): f"{self._describe(kind, tier)} ({chance})"
             for (kind, tier), stream in self.streams.items()
             if stream.highest >= -np.log(self.alpha)
         }
@@ -235,24 +210,26 @@ class DriftMonitor:
 
     def state(self) -> dict[str, Any]:
         """By tier what is observed, bounded and allowed, and the alarms in words, for metrics and people."""
+        alarms = list(self.alarms().values())
         number, tiers = sum(self.requests.values()), {}
         for tier in self.requests:
             stream = self.streams["disagreement", tier]
             tiers[tier] = {
-                "shadow_answers": stream.seen,
-                "disagreement": stream.total / stream.seen if stream.seen else 0.0,
+                "shadow_answers": stream.observed,
+                "values": stream.seen,
+                "disagreement": stream.mean,
                 "disagreement_above": stream.lower(self.alpha),
                 "disagreement_allowed": stream.allowed,
                 "share": self.requests[tier] / number if number else 0.0,
                 "share_calibrated": self.conditions.mix.get(tier),
             }
-        tokens = self.streams["tokens", ""]
         return {
             "requests": number,
             "tiers": tiers,
-            "token_error": tokens.total / tokens.seen if tokens.seen else 0.0,
-            "alarms": list(self.alarms().values()),
-            "note": "disagreement with the full budget is a proxy for error, not error",
+            "token_error": self.streams["tokens", ""].mean,
+            "alarms": alarms,
+            "note": "disagreement with the full budget is a proxy for error, not error; a false alarm has probability "
+            f"{self.false_alarms:.0%} at most, ever, {self.condition}",
         }
 
     def _describe(self, kind: str, tier: str) -> str:

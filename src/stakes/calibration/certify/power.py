@@ -20,6 +20,7 @@ import numpy as np
 
 from stakes.budgets.curve import Curve
 from stakes.calibration.by_document import ByDocument
+from stakes.calibration.certify.ceiling import UnevenDocuments
 from stakes.calibration.certify.certificate import Certificate, Certification, certify
 from stakes.calibration.estimators import DEFAULT
 from stakes.errors import BadInput, InfeasibleBudget
@@ -180,7 +181,8 @@ def samples_needed(
         for _ in range(search.repeats):
             measured = simulate(curves, counts, rng, **correlation)
             documents += len(measured)
-            with suppress(InfeasibleBudget):  # a ceiling that takes more tokens than there are: nothing ships
+            # A ceiling that takes more tokens than there are, or pages that came out uneven by chance: nothing ships.
+            with suppress(InfeasibleBudget, UnevenDocuments):
                 certificates.append(certify(measured, costs, mean_budget, goal, estimator=search.estimator))
         rows.append(_row(certificates, counts, documents, search, goal.ceilings))
         on_row(rows[-1])

@@ -171,7 +171,7 @@ class Scan:
         if size is None:
             self.small += 1
             return None
-        tier = self.signal(sample.question, sample.task).tier
+        tier = self.signal(sample.prompt, sample.task).tier
         if self.taken[tier] >= self.per_tier:
             self.surplus += 1
             return None

@@ -44,7 +44,7 @@ def table(study: Study) -> Table:
     tiers = [rule(sample.question).tier for sample in samples]
     gold = Confusion.of(tiers, gold_check(sample.answers for sample in samples), ("high", "low"))
     high, low = (quantitative / max(1, quantitative + other) for quantitative, other in gold.counts)
-    documents = [sample.document or sample.id for sample in samples]
+    documents = [sample.group or sample.document or sample.id for sample in samples]
     learned = score_folds([s.question for s in samples], tiers, documents, most_expensive="high", repeats=2)
     judge_rows, judge_findings = _by_judge(study.judge, samples)
     printed, predicted = figures()["label_validation"], figures()["predictor"]["rule_tier"]
@@ -92,7 +92,7 @@ def _by_judge(judge: Judge | None, samples: list[Sample]) -> tuple[list[Row], li
             [s.question for s in judged],
             judge,
             ids=[s.id for s in judged],
-            groups=[s.document or s.id for s in judged],
+            groups=[s.group or s.document or s.id for s in judged],
             repeats=2,
         )
     except BadInput as error:

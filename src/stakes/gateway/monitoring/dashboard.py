@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.recent import RecentDecisions
+from stakes.gateway.monitoring.undecided import UndecidedShare, UndecidedTexts
 from stakes.gateway.proxy.errors import Refused, error_body
 from stakes.gateway.proxy.upstream import Authenticator
 from stakes.gateway.reload import Rules, policy_warnings
@@ -137,6 +138,20 @@ def state(metrics: Metrics, rules: Rules, recent: RecentDecisions) -> dict[str, 
         "decisions": recent.records(),
         "keep_images": recent.keep_images,
     }  # fmt: skip
+
+
+def undecided_state(metrics: Metrics, texts: UndecidedTexts) -> dict[str, Any]:
+    """The share of undecided requests, advice where it is high, and the texts that are kept."""
+    share = UndecidedShare.of(sum(value for _, value in _samples(metrics.undecided)), _samples(metrics.requests))
+    return {
+        "undecided": share.undecided,
+        "requests": share.requests,
+        "share": share.share,
+        "advice": share.advice(keeping=texts.keep > 0) or None,
+        "keep": texts.keep,
+        "hours": texts.hours,
+        "texts": texts.records(),
+    }
 
 
 def _samples(counter: Counter) -> Iterator[tuple[dict[str, str], float]]:

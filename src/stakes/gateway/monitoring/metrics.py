@@ -46,7 +46,11 @@ class Metrics:
         self.shadow_tokens = counter("shadow_tokens", "Visual tokens of shadow answers, outside the cap.", "tier")
         about = "Drift: disagreement with the full budget (a proxy for error), shares, token error."
         self.drift = gauge("watch", about, "name", "tier")
-        self.alarms = gauge("alarm", "1 where a condition of the calibration fails.", "condition", "tier")
+        about = (
+            "1 where a condition of the calibration fails; false alarms 5 % at most, ever, if requests of different "
+        )
+        about += "clients or groups, or --shadow-window seconds apart, are independent."
+        self.alarms = gauge("alarm", about, "condition", "tier")
         self.prediction_error = histogram(
             "prediction_error_tokens", "The server's image tokens less the predicted ones.", buckets=_DIFFERENCE
         )

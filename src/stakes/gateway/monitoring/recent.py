@@ -50,10 +50,10 @@ class RecentDecisions:
         with_text = self.keep_images > 0
         record = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"), "api": plan.api, **plan.decision(),
-            "why": plan.why if with_text else without_quotes(plan.why), "status": status, "result": result,
+            "why": _encodable(plan.why if with_text else without_quotes(plan.why)), "status": status, "result": result,
             "unmeasured": plan.unmeasured, "counted": counted,
             "fit_ms": round(1000 * plan.fit_s, 1), "ms": round(ms, 1),
-            "question": plan.question[:LONGEST_QUESTION] if with_text else None,
+            "question": _encodable(plan.question[:LONGEST_QUESTION]) if with_text else None,
         }  # fmt: skip
         self._decisions.appendleft(RecentDecision(self._count, record, plan.pairs if with_text else []))
         if plan.outcome in ("fitted", "observed") and status < 400:
@@ -88,3 +88,8 @@ class RecentDecisions:
             if index >= self.keep_images or left < 0:
                 one.pairs = []
                 one.record["question"] = None
+
+
+def _encodable(text: str) -> str:
+    """The text with "?" for lone surrogates, which JSON can escape and UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode("utf-8")

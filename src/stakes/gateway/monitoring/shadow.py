@@ -6,11 +6,16 @@ outside the cap. Whether the two answers agree goes to ``certify.drift``, with t
 counts. A condition of the calibration that no longer holds raises an alarm in the log, the metrics, ``/healthz`` and
 the dashboard. Disagreement is a proxy for error, not error.
 
+Alarms are rarely false (5 % ever) if requests are independent. They come in runs, so the requests of one client within
+``--shadow-window`` seconds (60) count as one value, their mean; where the header ``x-stakes-group`` names a group, such
+as a document or a session, those of one group do.
+
 A request that was sent at native size anyway agrees without being sent again. One that asks for several choices, for
 tools or for a temperature above zero has no single answer to compare, and is counted as ``not_comparable``.
 """
 
 import asyncio
+import hashlib
 import json
 import logging
 import random
@@ -58,7 +63,8 @@ class Shadow:
 
     def _start(self, rules: Rules) -> None:
         self._controller = rules.controller
-        self._monitor = DriftMonitor(drift_conditions(rules.policy, self._conditions))
+        conditions = drift_conditions(rules.policy, self._conditions)
+        self._monitor = DriftMonitor(conditions, window=self._settings.shadow_window)
         self._logged: set[tuple[str, str]] = set()
 
     def _monitor_of(self, plan: RequestPlan) -> DriftMonitor | None:
@@ -74,29 +80,31 @@ class Shadow:
         monitor = self._monitor_of(plan)
         if monitor is None:
             return
-        monitor.observe(plan.tier, predicted=plan.expected, counted=counted)
+        unit = drift_unit(received)
+        monitor.observe(plan.tier, predicted=plan.expected, counted=counted, unit=unit)
         self._log_alarms(monitor)
         if random.random() >= self._settings.shadow:
             return
         if reader is None or plan.fetched or plan.expected is None:
-            self._count(plan, "not_comparable")
+            self._count(plan, "not_comparable", unit)
         elif sum(plan.predicted) == sum(plan.natives):
-            self._count(plan, "native")
+            self._count(plan, "native", unit)
         elif len(self._tasks) >= self._settings.shadow_at_once:
-            self._count(plan, "dropped")
+            self._count(plan, "dropped", unit)
         else:
             task = asyncio.get_running_loop().create_task(self._answer_again(plan, reader, received))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _answer_again(self, plan: RequestPlan, reader: UsageReader, received: ReceivedRequest) -> None:
+        unit = drift_unit(received)
         try:
-            self._count(plan, await self._compare(plan, reader, received))
+            self._count(plan, await self._compare(plan, reader, received), unit)
         except asyncio.CancelledError:  # the gateway is closing
-            self._count(plan, "dropped")
+            self._count(plan, "dropped", unit)
             raise
         except Exception as error:
-            self._count(plan, "failed")
+            self._count(plan, "failed", unit)
             self._log.write("a shadow request failed", logging.ERROR, failure=error)
 
     async def _compare(self, plan: RequestPlan, reader: UsageReader, received: ReceivedRequest) -> str:
@@ -135,11 +143,11 @@ class Shadow:
             return None
         return bytes(out)
 
-    def _count(self, plan: RequestPlan, result: str) -> None:
+    def _count(self, plan: RequestPlan, result: str, unit: str) -> None:
         """Count a result; the drift monitor gets those of two answers."""
         self._metrics.shadows.labels(plan.tier, result).inc()
         if result in _COMPARED and (monitor := self._monitor_of(plan)) is not None:
-            monitor.compare(plan.tier, result != "differed")
+            monitor.compare(plan.tier, result != "differed", unit)
             self._log_alarms(monitor)
 
     def _log_alarms(self, monitor: DriftMonitor) -> None:
@@ -174,6 +182,16 @@ class Shadow:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def drift_unit(received: ReceivedRequest) -> str:
+    """A digest of whose request this is: the group in ``x-stakes-group``, else the client's key and address."""
+    headers = dict(received.headers)
+    if group := headers.get(b"x-stakes-group", b"").strip():
+        parts = (b"group", group)
+    else:
+        parts = (b"client", headers.get(b"authorization", b"") + b" " + received.client.encode())
+    return hashlib.blake2b(b" ".join(parts), digest_size=8).hexdigest()
 
 
 def drift_conditions(policy: Policy, source: Callable[[Policy], Conditions]) -> Conditions:

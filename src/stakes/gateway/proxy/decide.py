@@ -2,16 +2,17 @@
 
 * ``x-stakes-tier``, then ``metadata.stakes_tier``: a tier, or several separated by commas, of which the most expensive
   counts. ``grounding`` keeps every image at its native size, because coordinates in the answer would shift.
-* Else the signal reads each text part of the last user message. A request with questions of several tiers gets the most
-  expensive one. A request without text is undecided and gets the most expensive tier.
-* A policy with per-request costs takes ``x-stakes-cost`` or ``metadata.stakes_cost`` as the cost of a mistake. Where
-  two budgets tie, the question and the images decide: a repeated request gets the same budget, the same question about
-  other images draws anew.
+* Else the policy's signal reads the prompt: question, system text, schema, earlier turns. A request that asks for
+  things of several tiers gets the most expensive one. One that is undecided does too.
+* A policy with per-request costs takes ``x-stakes-cost`` or ``metadata.stakes_cost`` as the cost of a mistake. Beside a
+  named tier, the larger of two budgets counts: the tier's in the policy, and that of the cost. Where two budgets tie,
+  the question and the images decide: a repeated request gets the same budget, the same question about other images
+  draws anew.
 """
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stakes.budgets.policy import Policy
@@ -28,6 +29,7 @@ class TierChoice:
     tier: str
     why: str
     budget: int | None = None
+    decided: bool = True
 
 
 def choose_tier(policy: Policy, call: Call, hints: ClientHints, digest: str = "") -> TierChoice:
@@ -37,21 +39,32 @@ def choose_tier(policy: Policy, call: Call, hints: ClientHints, digest: str = ""
         raise Refused(
             400, "cost_needs_soft_stakes", "this policy has fixed costs by tier; calibrate one with per-request costs"
         )
-    named = hints.tiers or call.hints.tiers
-    if named:
-        source = "header x-stakes-tier" if hints.tiers else "metadata stakes_tier"
-        for name in named:
-            if name != GROUNDING and name not in policy.tiers:
-                known = ", ".join([*policy.tiers, GROUNDING])
-                raise Refused(400, "unknown_tier", f"there is no tier {name!r:.60}; this gateway's tiers are {known}")
-        if GROUNDING in named:
-            return TierChoice(GROUNDING, f"{source}: native size, so that coordinates hold")
-        return TierChoice(max(named, key=lambda name: policy.tiers[name].cost), source)
-    decisions = [policy.decide(text, hints.task or call.hints.task, cost, digest) for text in call.texts or ("",)]
-    decision = max(decisions, key=lambda one: one.cost)
-    tiers = {one.tier for one in decisions}
-    why = decision.why + (f", the most expensive of {len(tiers)} tiers asked" if len(tiers) > 1 else "")
-    return TierChoice(decision.tier, why, None if policy.per_request is None else decision.budget)
+    source = "header x-stakes-tier" if hints.tiers else "metadata stakes_tier"
+    tier = _named_tier(policy, hints.tiers or call.hints.tiers)
+    if tier == GROUNDING:
+        return TierChoice(GROUNDING, f"{source}: native size, so that coordinates hold")
+    if tier is not None and cost is None:
+        return TierChoice(tier, source)
+    decision = policy.decide(call.prompt, hints.task or call.hints.task, cost, digest)
+    budget = None if policy.per_request is None else decision.budget
+    if tier is None or budget is None:
+        return TierChoice(decision.tier, decision.why, budget, decision.decided)
+    fixed, stated = policy.tiers[tier].budget, "header x-stakes-cost" if hints.cost else "metadata stakes_cost"
+    if budget > fixed:
+        why = f"{stated} {cost:g}: {budget} tokens, more than the {fixed} of tier {tier} ({source})"
+        return TierChoice(tier, why, budget)
+    return TierChoice(tier, f"{source}: {fixed} tokens, no fewer than the {budget} of {stated} {cost:g}")
+
+
+def _named_tier(policy: Policy, named: Sequence[str]) -> str | None:
+    """The most expensive of the tiers that the client names; grounding where it is among them, None without any."""
+    for name in named:
+        if name != GROUNDING and name not in policy.tiers:
+            known = ", ".join([*policy.tiers, GROUNDING])
+            raise Refused(400, "unknown_tier", f"there is no tier {name!r:.60}; this gateway's tiers are {known}")
+    if GROUNDING in named:
+        return GROUNDING
+    return max(named, key=lambda name: policy.tiers[name].cost, default=None)
 
 
 def read_cost(value: object) -> float | None:

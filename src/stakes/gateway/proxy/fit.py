@@ -17,8 +17,9 @@ from stakes.budgets.controller import Grant
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.proxy import actuators
-from stakes.gateway.proxy.decide import GROUNDING, choose_tier, images_digest
+from stakes.gateway.proxy.decide import GROUNDING, TierChoice, choose_tier, images_digest
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import (
     FittedImage,
@@ -63,16 +64,18 @@ class ImagePair:
 class RequestPlan:
     """What was decided about one image request.
 
-    ``outcome``: text, fitted, observed, bypassed, grounding or uncompressed. ``natives``, ``budgets``, ``predicted``
-    and ``scales``: one entry for each measured image. ``unmeasured``: images that were not seen (remote, uploaded
-    files). ``left_out``: how many images, the first ones, the server states that it did not read. ``body``: what is
-    sent instead of the client's body, None where that is sent unchanged.
+    ``decided``: False where the signal recognised nothing. ``outcome``: text, fitted, observed, bypassed, grounding or
+    uncompressed. ``natives``, ``budgets``, ``predicted`` and ``scales``: one entry for each measured image.
+    ``unmeasured``: images that were not seen (remote, uploaded files). ``left_out``: how many images, the first ones,
+    the server states that it did not read. ``body``: what is sent instead of the client's body, None where that is sent
+    unchanged. ``example``: the masked text of an undecided request, if such texts are kept.
     """
 
     api: Api
     rules: Rules
     tier: str = ""
     why: str = ""
+    decided: bool = True
     outcome: str = "text"
     body: bytes | None = None
     natives: Sequence[int] = ()
@@ -86,6 +89,7 @@ class RequestPlan:
     fit_s: float = 0.0
     model: str = ""
     question: str = field(default="", repr=False)
+    example: str = field(default="", repr=False)
     pairs: list[ImagePair] = field(default_factory=list, repr=False)  # empty unless the dashboard keeps images
 
     @property
@@ -103,7 +107,7 @@ class RequestPlan:
     def decision(self) -> dict[str, Any]:
         """The decision as JSON, for the log, the dashboard and traces."""
         numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
-        return {"tier": self.tier, "outcome": self.outcome, **numbers}
+        return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
 
     def settle(self, accepted: bool) -> None:
         """Record the tokens as spent if the model read the images, or else return the grant; once."""
@@ -171,7 +175,7 @@ class Preparer:
             raise Refused(403, "bypass_forbidden", "this gateway does not allow x-stakes-bypass")
         plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
         try:
-            call, _ = await self._workers.run(self._read, plan, body)
+            call = await self._workers.run(lambda: read_call(plan.api, parse(body)))
             if not call.images and not call.hidden:
                 plan.outcome = "text"
                 return plan
@@ -183,16 +187,13 @@ class Preparer:
         return plan
 
     async def _prepare(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> None:
-        call, digest = await self._workers.run(self._read, plan, body)
+        call, choice = await self._workers.run(self._read, plan, body, hints)
         plan.unmeasured = len(call.images) + call.hidden
         if not plan.unmeasured:
             return
         policy = plan.rules.policy
-        choice = choose_tier(policy, call, hints, digest)
-        plan.tier, plan.why, plan.question = choice.tier, choice.why, " ".join(call.texts)
-        plan.model = str(call.record.get("model") or "")[:200]
-        if choice.why.startswith("undecided"):
-            self._metrics.undecided.inc()
+        plan.tier, plan.why, plan.decided = choice.tier, choice.why, choice.decided
+        plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
         most = self._settings.limits.images
         if plan.unmeasured > most:
             raise Refused(422, "too_many_images", f"a request may hold {most} images at most")
@@ -222,10 +223,16 @@ class Preparer:
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
 
-    def _read(self, plan: RequestPlan, body: bytes) -> tuple[Call, str]:
-        """The request and, for a policy with per-request costs, the digest of its images."""
-        call = read_call(plan.api, parse(body))
-        return call, "" if plan.rules.policy.per_request is None else images_digest(ref.url for ref in call.images)
+    def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
+        """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
+        call, policy = read_call(plan.api, parse(body)), plan.rules.policy
+        if not call.images and not call.hidden:
+            return call, TierChoice("", "")
+        digest = "" if policy.per_request is None else images_digest(ref.url for ref in call.images)
+        choice = choose_tier(policy, call, hints, digest)
+        if self._settings.keep_undecided and not choice.decided:
+            plan.example = example_text(call.prompt)
+        return call, choice
 
     async def _fetch(self, call: Call, family: str) -> bool:
         """Fetch remote images of listed hosts; others are forwarded or refused. True where one was fetched."""

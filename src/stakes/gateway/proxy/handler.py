@@ -18,6 +18,7 @@ from stakes.gateway.monitoring.logs import Log, without_quotes
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.shadow import Shadow
+from stakes.gateway.monitoring.undecided import UndecidedTexts
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer, RequestPlan
 from stakes.gateway.proxy.http_limits import ClientGone, DisconnectWatcher, ResponseSender, read_body, unpack
@@ -37,6 +38,7 @@ class Monitors:
     metrics: Metrics
     log: Log
     recent: RecentDecisions
+    undecided: UndecidedTexts
     telemetry: "Telemetry | None" = None
     shadow: Shadow | None = None
 
@@ -113,7 +115,8 @@ class ProxyHandler:
         body = await read_body(receive, headers.get(b"content-length"), limits.body_bytes, limits.body_s)
         client.start()
         encoding = headers.get(b"content-encoding", b"").strip().lower()
-        received = ReceivedRequest(url, scope["headers"], body, encoding)
+        client_address = str((scope.get("client") or ("",))[0])
+        received = ReceivedRequest(url, scope["headers"], body, encoding, client_address)
         api = self._api(scope)
         plan = None if api is None else await self._plan(api, received, headers)
         if plan is not None and plan.body is not None:
@@ -201,6 +204,8 @@ class ProxyHandler:
         """Add an image request to the dashboard and to the log."""
         ms, log = 1000 * active.seconds(), self.monitors.log
         self.monitors.recent.add(plan, status=status, result=result, counted=counted, ms=ms)
+        if plan.example:
+            self.monitors.undecided.add(plan.example)
         log.write(
             "request", path=active.scope["path"], status=status, result=result, **plan.decision(),
             why=plan.why if log.questions else without_quotes(plan.why), images=plan.images, counted=counted,

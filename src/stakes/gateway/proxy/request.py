@@ -1,12 +1,12 @@
 """Reads a request: which API it calls, what its headers ask for, where its images are and what the question is.
 
 Images are looked for everywhere below ``messages`` or ``input``: any object with an ``image_url`` (an address, or an
-object with a ``url``), so also in tool results and in the short forms that vLLM accepts. The question is the text of
-the last user message, part by part.
+object with a ``url``), so also in tool results and in the short forms that vLLM accepts. What the request says is its
+prompt (``signals/prompt.py``).
 
     api_of("POST", "/v1beta/openai/chat/completions")      # 'chat'
     call = read_call("chat", parse(body))
-    call.images[0].url, call.texts                         # 'data:image/png;base64,…', ('What is the total?',)
+    call.images[0].url, call.prompt.question               # 'data:image/png;base64,…', 'What is the total?'
 
 Text that is not ASCII travels in a header as percent-encoded UTF-8; plain UTF-8 is accepted too. Printable ASCII stays
 as it is, except for a "%" before two hexadecimal digits: it becomes %25, so that decoding gives back the same text.
@@ -27,8 +27,10 @@ from urllib.parse import quote, unquote_to_bytes
 from yarl import URL
 
 from stakes.gateway.proxy.errors import Refused
+from stakes.signals.prompt import Prompt, read_prompt
 
 Api = Literal["chat", "responses"]
+NO_PROMPT = Prompt()
 MOST_BYTES = 1200  # of one header value: some servers accept 4 KB for all headers of a response
 _UNCOUNTED = {"image_embeds", "image_pil", "image", "image_url"}  # no address, such as vLLM's cached image by uuid
 _READ = re.compile(r"/(?:chat(?:;[^/]*)?/(?P<chat>completions)|responses)(?:;[^/]*)?/?\Z", re.IGNORECASE)
@@ -38,6 +40,7 @@ _ONCE = frozenset(
     {
         b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
         b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task", b"x-stakes-cost",
+        b"x-stakes-group",
     }
 )  # fmt: skip
 _TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
@@ -45,12 +48,13 @@ _TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """A request as the client sent it; ``url`` is its address at the upstream."""
+    """A request as the client sent it; ``url`` is its address at the upstream, ``client`` the client's own."""
 
     url: URL
     headers: list[tuple[bytes, bytes]]
     body: bytes
     encoding: bytes
+    client: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ class Call:
     record: dict[str, Any]
     images: tuple[ImageRef, ...] = ()
     hidden: int = 0
-    texts: tuple[str, ...] = ()
+    prompt: Prompt = NO_PROMPT
     hints: ClientHints = ClientHints()
 
 
@@ -225,7 +229,8 @@ def read_call(api: Api, record: dict[str, Any]) -> Call:
                 raise Refused(422, "bad_image_url", "an image_url is neither an address nor an object with a url")
         elif item.get("type") in _UNCOUNTED or (item.get("type") == "input_image" and item.get("file_id")):
             hidden += 1
-    return Call(record, tuple(images), hidden, _question(turns), ClientHints.from_metadata(record.get("metadata")))
+    hints = ClientHints.from_metadata(record.get("metadata"))
+    return Call(record, tuple(images), hidden, read_prompt(api, record), hints)
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -238,19 +243,6 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             stack.extend(reversed([inner for key, inner in item.items() if key != "image_url"]))
         elif isinstance(item, list):
             stack.extend(reversed(item))
-
-
-def _question(turns: Any) -> tuple[str, ...]:
-    """The text of the last user message, one string for each part that has any."""
-    if isinstance(turns, str):
-        return (turns,)
-    for turn in reversed(turns) if isinstance(turns, list) else ():
-        if isinstance(turn, dict) and turn.get("role") == "user":
-            content = turn.get("content")
-            parts = content if isinstance(content, list) else [content]
-            texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-            return tuple(text for text in texts if isinstance(text, str) and text.strip())
-    return ()
 
 
 def encode_header(text: str) -> bytes:

@@ -108,6 +108,8 @@ def settle_request(metrics: Metrics, plan: RequestPlan, accepted: bool) -> None:
     """Settle and count a request whose response has begun; ``accepted``: the upstream did not refuse it."""
     plan.settle(accepted)
     metrics.requests.labels(plan.tier, plan.outcome if accepted else "upstream_refused").inc()
+    if not plan.decided:
+        metrics.undecided.inc()
     if not accepted:
         return
     if plan.outcome in UNCAPPED:

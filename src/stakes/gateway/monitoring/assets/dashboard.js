@@ -65,6 +65,7 @@ function show(s) {
   $("requests-note").textContent = counts.filter(([, n]) => n).map(([kind, n]) => `${tokens(n)} ${kind.replaceAll("_", " ")}`).join(", ") || "none yet";
 
   showTiers(s);
+  showUndecided(s.undecided);
   showDrift(s);
   showChart(s);
   showDecisions(s);
@@ -96,6 +97,21 @@ function showTiers(s) {
     }),
   );
   fillTiers(s);
+}
+
+function showUndecided({ undecided, requests, share, advice, keep, hours, texts }) {
+  $("undecided").textContent = requests ? `Undecided: ${tokens(undecided)} of ${tokens(requests)} image requests (${(100 * share).toFixed(1)} %).` : "";
+  $("undecided-advice").hidden = !advice;
+  $("undecided-advice").textContent = advice ? `More than 10 % are undecided: ${advice}.` : "";
+  $("undecided-texts").hidden = !keep;
+  $("undecided-kept").textContent = `The last ${tokens(keep)} different texts are kept for ${hours} hours, in memory only. Digits and e-mail addresses are masked; other words are not.`;
+  $("undecided-texts").querySelector("tbody").replaceChildren(
+    ...texts.map((one) => make("tr", {}, make("td", {}, one.text), make("td", {}, tokens(one.count)), make("td", {}, ago(one.seconds_ago)))));
+}
+
+function ago(seconds) {
+  if (seconds < 60) return "now";
+  return seconds < 3600 ? `${Math.floor(seconds / 60)} min ago` : `${Math.floor(seconds / 3600)} h ago`;
 }
 
 function showDrift(s) {

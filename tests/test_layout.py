@@ -134,6 +134,13 @@ def test_there_are_few_files_and_none_is_long() -> None:
     assert sum(map(code_lines, files)) <= MOST_LINES_OF_CODE
 
 
+def test_no_test_or_benchmark_is_long() -> None:
+    project = Path(__file__).parent.parent
+    files = [path for name in ("tests", "benchmarks", "training") for path in (project / name).rglob("*.py")]
+    assert len(files) > 100
+    assert [path.name for path in files if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES] == []
+
+
 def test_no_folder_is_crowded() -> None:
     folders = Counter(str(path.parent.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
     assert {name for name, count in folders.items() if count > MOST_FILES_IN_A_FOLDER} <= LARGE_FOLDERS

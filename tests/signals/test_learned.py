@@ -115,6 +115,7 @@ def test_an_unusable_file_is_refused_in_one_sentence(signal: LearnedSignal, tmp_
         (b"[]", "kind"),
         (json.dumps({**good, "kind": "task"}).encode(), "kind"),
         (json.dumps({**good, "schema": 3}).encode(), "schema 3"),
+        (json.dumps({**good, "schema": True}).encode(), "schema True"),
         (json.dumps({**good, "idf": [float("nan")]}).encode(), "NaN"),
         (json.dumps({**good, "undecided_below": 7}).encode(), "probability"),
         (json.dumps({**good, "most_expensive": None}).encode(), "most_expensive"),

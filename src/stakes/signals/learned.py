@@ -159,7 +159,7 @@ class LearnedSignal:
         """Build a signal from plain JSON values, checking every one."""
         if not isinstance(data, Mapping) or data.get("kind") != "learned":
             raise BadInput("this is not a learned signal: its kind is not 'learned'")
-        if data.get("schema") not in SCHEMAS:
+        if data.get("schema") not in SCHEMAS or isinstance(data["schema"], bool):  # True == 1
             raise BadInput(f"this learned signal has schema {data.get('schema')!r:.40}; only 1 and 2 are known")
         data = with_new_keys(data)
         if not (

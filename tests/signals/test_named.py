@@ -73,6 +73,7 @@ def test_a_file_of_fields(tmp_path: Path) -> None:
         ("[fields]\ntotal = 'gold'\n", "'gold'; the tiers are high, low"),
         ("hgih = ['x']\n", "unknown key 'hgih'"),
         ("high = 'x'\n", "must be a list of text"),
+        ("remove = 'iban'\n", "remove must be a list of terms"),
         ("high = ['?!']\n", "holds no word"),
         ("high = [", "not a TOML file"),
     ],

@@ -48,10 +48,12 @@ class RequestSignal:
             if tier not in self.tiers:
                 raise BadInput(f"{what} has tier {tier!r}; the tiers are {', '.join(self.tiers)}")
         removed = self.added.get("remove", ())
+        if not isinstance(removed, list | tuple) or not all(isinstance(term, str) for term in removed):
+            raise BadInput(f"remove must be a list of terms, not {removed!r:.60}")
         added = read_terms({kind: terms for kind, terms in self.added.items() if kind != "remove"}, "the vocabulary")
         own = [Term("field", term, tier) for term, tier in self.fields.items()]
         self.vocabulary = Vocabulary([*own, *added], removed)
-        self._system = lru_cache(maxsize=256)(self._read_system)
+        self._system = lru_cache(maxsize=256)(self._read_system)  # by text that is cut: at most 3 MB
 
     def __call__(self, prompt: str | Prompt, task: str | None = None) -> Reading:
         """Read the tier of a request; ``why`` names the words that decided."""
@@ -91,18 +93,21 @@ class RequestSignal:
             return self._most([schema, question])
         if schema.wants in ("low", "unknown"):
             return schema  # also for "Fill in the fields": they are the schema's
+        if question.wants in _DECIDES:
+            return question._replace(wants=_DECIDES[question.wants])
         if question.wants == "follow_up" and not request.history:
             question = UNKNOWN
-        if question.wants == "mentions" and self._system(request.system).wants not in ("high", "everything"):
-            question = question._replace(wants="low")
-        earlier = NOTHING if question.wants in ("unknown", "mentions") else self._earlier(request)
-        system = self._system(request.system)
-        if system.wants == "mentions" and question.wants == "nothing":  # "List the title." decides, but no rule on form
+        if question.wants in ("nothing", "recheck", "follow_up"):
+            earlier = self._earlier(request)
+            if earlier.wants in _DECIDES:
+                return Finding(_DECIDES[earlier.wants], f"the question before: {earlier.why}", earlier.tiers)
+        system = self._system(cut(request.system))
+        if system.wants == "mentions" and question.wants == "nothing":  # "List the title." decides, a rule on form not
             system = system._replace(wants="low")
-        for found, source in ((question, ""), (earlier, "the question before: "), (system, "system text: ")):
-            wants = _DECIDES.get(found.wants)
-            if wants is not None:
-                return Finding(wants, source + found.why, found.tiers)
+        if question.wants == "mentions" and _DECIDES.get(system.wants) != "high":
+            return question._replace(wants="low")
+        if system.wants in _DECIDES:
+            return Finding(_DECIDES[system.wants], f"system text: {system.why}", system.tiers)
         return self._fields(request.optional, request)
 
     def _earlier(self, request: Prompt) -> Finding:

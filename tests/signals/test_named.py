@@ -98,6 +98,8 @@ def test_a_policy_names_an_entry_point_but_never_imports_a_module(package: str) 
     assert installed.decide("TOTAL").tier == "high"
     named = named_signal("urgent_signal:Urgent", COSTS)
     del sys.modules[package]
+    with pytest.raises(BadInput, match="which no installed package offers"):
+        from_dict(to_dict(named))
     record = Policy(mean_budget=160, tiers=tiers, signal=to_dict(named))
     assert package not in sys.modules
     with pytest.raises(BadInput, match="plugin"):

@@ -115,6 +115,17 @@ def test_boilerplate_does_not_count(signal: RequestSignal) -> None:
     assert signal(Prompt("Describe this image", "Today's date is 2026-03-14. The current time is 10:00.")).tier == "low"
     assert signal("Today's date is 2026-03-14. Describe this image. Answer with a number from 1 to 5.").tier == "low"
 
+    assert not signal("Today's date is 14 March.").decided
+    assert not signal("Knowledge cutoff: June 2024, total tokens 8192.").decided
+
+
+def test_examples_do_not_count(signal: RequestSignal) -> None:
+    examples = "Example:\nQ: Extract the invoice total.\nA: 42.90"
+    assert signal(Prompt("Process this.", f"Describe the picture.\n\n{examples}")).tier == "low"
+    assert signal(f"What colour is the logo?\n\n{examples}").tier == "low"
+    assert signal("What colour is the logo? <example>What is the total? 42.90</example>").tier == "low"
+    assert signal("Q: What is the total?\nA: 42.90\nQ: Who signed?\nA: Ann\nQ: What colour is the logo?").tier == "low"
+
 
 def test_a_follow_up_has_the_tier_of_what_it_follows(signal: RequestSignal) -> None:
     total = (Turn("user", "What is the total?"), Turn("assistant", "42.90"))

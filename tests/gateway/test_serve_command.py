@@ -132,6 +132,16 @@ def test_a_bad_port_is_refused_from_python_too() -> None:
         serve(None, "127.0.0.1", 70000)
 
 
+def test_no_garbage_collection_walks_what_the_process_started_with() -> None:
+    """Such a walk takes 40 ms, in which the event loop answers nobody."""
+    script = (
+        "import gc, sys; from stakes.gateway.run import serve; before = len(gc.get_objects())\n"
+        "def leave(_): raise SystemExit(gc.get_freeze_count() < 0.9 * before or sys.getswitchinterval() > 0.001)\n"
+        "serve(None, '127.0.0.1', 0, leave)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+
+
 def test_budgets_are_counted_by_the_local_models_family() -> None:
     pytest.importorskip("torch")
     llava = ["--budget", "high=600", "--budget", "low=64", "--upstream", "embedded-llava"]

@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-soak soak judge judge-data check bench docs format clean
+.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-soak soak judge judge-data receipts check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -31,6 +31,18 @@ test-fuzz: .venv/.dev .venv-fuzz/.made
 # The embedded reader behind a real vLLM: make test-engine ENGINE=/path/to/vllm-cpu DATA=/path/to/data (skips without).
 test-engine: .venv/.dev
 	$(PY) -m pytest -rs tests/gateway/test_engine.py --engine '$(ENGINE)' $(if $(DATA),--real-data '$(DATA)')
+
+# The embedded reader on real receipts by both mechanisms, its confidence, and with ENGINE the same through a real vLLM:
+# make receipts DATA=/path/to/data ENGINE=/path/to/vllm-cpu. DATA holds sroie/, docvqa/ and chartqa/. Half an hour on two cores.
+RECEIPTS = --data 'sroie=$(DATA)/sroie' --folder runs/receipts -o docs/results/receipts.json
+receipts: .venv/.dev
+	@test -f '$(DATA)/sroie/questions.jsonl' || { echo 'give a folder with sroie/: make receipts DATA=/path/to/data'; exit 2; }
+	nice .venv/bin/stakes reproduce curves $(RECEIPTS)
+	for by in deletion resolution; do for table in receipts frontier within-task; do \
+		nice .venv/bin/stakes reproduce $$table --mechanism $$by $(RECEIPTS) || exit 1; done; done
+	nice $(PY) benchmarks/confidence.py --data '$(DATA)' --out docs/results/confidence.json
+	$(if $(ENGINE),nice $(PY) benchmarks/receipts_engine.py --data '$(DATA)/sroie' --engine '$(ENGINE)' --out docs/results/receipts-engine.json)
+	$(PY) docs/fill.py docs/appendix.md docs/results/*.json
 
 # Half an hour of load with faults, and the same in half a minute.
 soak: .venv/.dev

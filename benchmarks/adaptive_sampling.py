@@ -12,7 +12,7 @@ swapped. Logs: documents are drawn from the log with replacement, and the log's 
 the adaptive choice is made on the part that a certificate chooses on; the other part is asked at the chosen budgets and
 at uniform. A log is made by
 
-    stakes calibrate --pages forms --per-tier 300 --signal tier -o forms.json
+    stakes calibrate --pages forms --per-tier 300 --signal tier --metric relaxed -o forms.json
 """
 
 import argparse

@@ -18,7 +18,8 @@ from stakes.calibration.certify.ceiling import (
     typical,
     unevenness,
 )
-from stakes.calibration.certify.certificate import certify, lost_cost, saved_by_document
+from stakes.calibration.certify.certificate import certify
+from stakes.calibration.certify.no_harm import lost_cost, saved_by_document
 from stakes.calibration.certify.power import simulate
 from stakes.calibration.estimators import DEFAULT, Terms, choose
 

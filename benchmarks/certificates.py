@@ -4,10 +4,10 @@
 
 Every calibration simulates new questions from known true curves, chooses on a quarter of the documents with the default
 estimator and certifies on the others. A false ship is a tiered choice that ships though its true CWE is no lower than
-uniform's. Three tables are printed by default: false ships in the hard cases (misread tiers, groups, uneven documents,
-rare errors, ties), broken ceilings on uneven documents, and the share of true gains that ship, by the share of the
-documents that is chosen on. ``--all`` adds the others. There, beside the test in use, "ours", stand two that are often
-used in its place on the same documents: Student's t and a one-sided BCa interval over documents.
+uniform's. Printed by default: false ships in the hard cases (misread tiers, groups, uneven documents, rare errors,
+ties), broken ceilings on uneven documents, the share of true gains that ship, by the share of the documents that is
+chosen on, and harm limits (``certificate_limits``). ``--all`` adds the others. There, beside the test in use, "ours",
+stand two that are often used in its place on the same documents: Student's t and a one-sided BCa interval over them.
 """
 
 import argparse
@@ -20,17 +20,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.certificate_bounds import PAGES, World, print_bounds, print_ceilings, print_no_harm, print_uneven
+from benchmarks.certificate_limits import print_limits
 from benchmarks.certificate_worlds import LEVEL, MEAN, Grouped, Misread, Uneven, mark
 from benchmarks.scenarios import flat, published, rare_and_high_cost, rising, unequal, with_dips
 
 from stakes.budgets.curve import Curve, cwe_at
 from stakes.calibration.by_document import PARTS, ByDocument
 from stakes.calibration.certify.ceiling import UnevenDocuments, check_even, p_mean_at_most_zero
-from stakes.calibration.certify.certificate import lost_cost, saved_by_document
+from stakes.calibration.certify.no_harm import lost_cost, saved_by_document
 from stakes.calibration.certify.power import simulate
 from stakes.calibration.estimators import DEFAULT, Terms, choose
 
-DEFAULT_TABLES = ("false-ships", "uneven", "power")
+DEFAULT_TABLES = ("false-ships", "uneven", "power", "limits")
 TABLES = (*DEFAULT_TABLES, "no-harm", "ceilings", "bounds")
 COMPARED = 4  # one calibration of so many is also done the other way, for the comparison
 
@@ -188,6 +189,8 @@ def main() -> None:
         print_false_ships(given.calibrations)
     if "power" in tables:
         print_power(given.calibrations // 4)
+    if "limits" in tables:
+        print_limits(given.calibrations)
     if "uneven" in tables:
         print_uneven(given.calibrations)
     if "no-harm" in tables:

@@ -22,10 +22,11 @@ from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.signals import RequestSignal, to_dict
 
 PACKAGE = str(Path(stakes.__file__).parent)
-# 40 files with tiers as given; training a signal on the labels, and reading out of fold, takes six more.
-MOST_FILES_OF_CALIBRATE = 46
-# 18 files, the prompt, and the five of the signal that reads it.
-MOST_FILES_OF_A_REQUEST = 24
+# 40 files with tiers as given; training a signal on the labels, and reading out of fold, takes six more, the metric
+# `value` five, and harm limits, the uniform baseline and the digests of a policy three.
+MOST_FILES_OF_CALIBRATE = 54
+# 18 files, the prompt, the five of the signal that reads it, the scan for images, and the allowance.
+MOST_FILES_OF_A_REQUEST = 26
 
 
 def is_import(frame: FrameType | None) -> bool:

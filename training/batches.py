@@ -32,10 +32,12 @@ def prepare(
     colour: bool = False,
     noise: bool = True,
     relit: bool = False,
+    length: int | None = None,
 ) -> Batch:
     """Rows of one canvas -> a batch shown as ``geo`` says, asking ``nq`` random questions of each page.
 
-    ``noise`` adds light augmentation, ``relit`` also other light and fading (``images.relight``).
+    ``noise`` adds light augmentation, ``relit`` also other light and fading (``images.relight``). ``length``: the
+    tokens of a slot that these pages use (``examples.length``).
     """
     b, height, width, _ = rows["image"].shape
     device = rows["image"].device
@@ -45,7 +47,8 @@ def prepare(
     order = order.masked_fill(torch.arange(slots, device=device)[None] >= n, 99.0).argsort(1)
     turn = torch.arange(nq, device=device)[None].expand(b, -1)
     index = order.gather(1, turn % n)
-    qa = rows["qa"].long().gather(1, index[..., None].expand(-1, -1, rows["qa"].shape[2]))
+    qa = rows["qa"][..., :length].long()
+    qa = qa.gather(1, index[..., None].expand(-1, -1, qa.shape[2]))
     start, end, tier = (rows[k].long().gather(1, index) for k in ("start", "end", "tier"))
     ocr, fields = geo.targets(rows["glyphs"], width, height)
     return Batch(x, qa, start, end, tier, turn < n, ocr, fields)

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from training.batches import Batch, prepare
-from training.examples import QUESTIONS, Layout, fill
+from training.examples import Layout, fill
 from training.forward import Prefix
 from training.heads import answer_loss
 from training.pool import unpack
@@ -81,6 +81,12 @@ class Evaluator:
         self.fast, self.device, self.b = architectures.of(model).forward(model), device, b
         self.head, self.dtype = model.lm_head.weight, model.lm_head.weight.dtype
 
+    def batch(self, rows: Tensor, layout: Layout, geo: Prefix) -> Batch:
+        """Every question of these pages, as printed; no longer and no more than the pages need."""
+        parts = unpack(rows.to(self.device), layout)
+        most, longest = int(parts["n"].max()), int(parts["end"].max())
+        return prepare(parts, geo, most, self.dtype, noise=False, length=longest)
+
     def count(self, tokens: Tensor, batch: Batch, geo: Prefix, tally: Tally, keep: Tensor | None = None) -> None:
         """Add one batch's answers to the tally."""
         states, _ = self.fast.decode(tokens, batch.qa, geo, keep)
@@ -97,7 +103,7 @@ class Evaluator:
         if geo is None:
             return None
         for part in rows.split(self.b):
-            batch = prepare(unpack(part.to(self.device), layout), geo, QUESTIONS, self.dtype, noise=False)
+            batch = self.batch(part, layout, geo)
             self.count(self.fast.encode(batch.x, geo), batch, geo, tally)
         return tally, geo.tokens
 
@@ -107,7 +113,7 @@ class Evaluator:
         geo = self.fast.geometry(layout.height // 28, layout.width // 28, False, self.device)
         tallies: dict[int, Tally] = {k: {"low": [0, 0], "high": [0, 0]} for k in budgets}
         for part in rows.split(self.b):
-            batch = prepare(unpack(part.to(self.device), layout), geo, QUESTIONS, self.dtype, noise=False)
+            batch = self.batch(part, layout, geo)
             tokens = self.fast.encode(batch.x, geo)
             order = farthest_first(tokens)
             for k in budgets:

@@ -21,7 +21,8 @@ from training.reader import ID, TAIL, encode
 
 from stakes.data.synthetic.page import Glyph, Page, Question
 
-QUESTIONS, LENGTH, GLYPHS = 32, 60, 4608  # slots a page, tokens a slot (question, answer, end), glyphs a page
+QUESTIONS, LENGTH, GLYPHS = 32, 96, 4608  # slots a page, tokens a slot (question, answer, end), glyphs a page
+LONG, SHORT = {"documents"}, 60  # families whose slots are filled to LENGTH, and the limit of all others
 FIELD_CLASSES = 256  # fields are hashed into these; class 0 is "no answer here"
 NAMES = re.compile(r"[A-Z][a-z]{2,}|\d[\d,.%]*\d")  # what a question quotes from the page
 HARD = {"mark", "series", "category", "extreme"}  # what charts ask last read: values found by name, colour or place
@@ -71,6 +72,37 @@ def field_class(field: str) -> int:
     return zlib.crc32(field.encode()) % (FIELD_CLASSES - 1) + 1
 
 
+# What people add to a question about a document; it never changes the answer.
+TAILS = (
+    "as per the document|mentioned in the document|given in the document|according to the document|in this page"
+    "|as mentioned in the given document|as shown here|based on the document|in the given form|as stated on the page"
+    "|in this document, please|that is written here|as per the given page|printed on this sheet"
+).split("|")
+LEADS = (
+    "According to the document, |As per the document, |In this document, |From the given page: |Please tell me, "
+    "|Can you find it: |In the page shown, |Based on what is printed, "
+).split("|")
+LETTERS = "abcdefghijklmnoprstuvwy"
+
+
+def length(kind: str) -> int:
+    """Tokens of a slot that pages of this kind use."""
+    return LENGTH if kind in LONG else SHORT
+
+
+def lengthen(text: str, rng: random.Random) -> str:
+    """In 35 % more words before or behind a question, known ones or noise: real questions are often long."""
+    x = rng.random()
+    if x < 0.15:
+        text = text.rstrip("?. ") + " " + rng.choice(TAILS) + rng.choice("??? .")
+    elif x < 0.25:
+        text = rng.choice(LEADS) + text[:1].lower() + text[1:]
+    elif x < 0.35:
+        noise = ["".join(rng.choices(LETTERS, k=rng.randint(2, 8))) for _ in range(rng.randint(1, 5))]
+        text = " ".join([text.rstrip("?. "), *noise]) + rng.choice("??? .")
+    return text
+
+
 def reword(text: str, rng: random.Random) -> str:
     """Small changes of wording, so that the reader does not lean on the exact template."""
     x = rng.random()
@@ -115,8 +147,9 @@ def fill(row: np.ndarray, page: Page, rng: random.Random, augment: bool = True) 
     n = 0
     for q in chosen:
         answer = [*encode(q.answers[0]), ID["<|im_end|>"]]
-        ids = encode(reword(q.text, rng) if augment else q.text) + TAIL
-        if n == QUESTIONS or len(ids) + len(answer) > LENGTH or ID["<|unk|>"] in answer:
+        text = lengthen(q.text, rng) if augment and page.family in LONG else q.text
+        ids = encode(reword(text, rng) if augment else text) + TAIL
+        if n == QUESTIONS or len(ids) + len(answer) > length(page.family) or ID["<|unk|>"] in answer:
             continue
         view["qa"][n, : len(ids) + len(answer)] = ids + answer
         view["start"][n], view["end"][n] = len(ids), len(ids) + len(answer)

@@ -26,8 +26,11 @@ from training.examples import Layout, crop, fill
 
 from training import families
 
-WEIGHTS = {"forms": 0.30, "charts": 0.08, "infographics": 0.03, "signs": 0.03, "shapes": 0.05, "swatches": 0.01}
-WEIGHTS |= {"receipts": 0.25, "documents": 0.25}
+WEIGHTS = {"forms": 0.36, "charts": 0.085, "infographics": 0.025, "signs": 0.025, "shapes": 0.05, "swatches": 0.01}
+WEIGHTS |= {"receipts": 0.20, "documents": 0.245}
+# the mix of the first part of a run, while documents are new
+FIRST = {"forms": 0.22, "charts": 0.07, "infographics": 0.025, "signs": 0.03, "shapes": 0.045, "swatches": 0.01}
+FIRST |= {"receipts": 0.18, "documents": 0.42}
 PLAIN = {
     "receipts": 0.12,
     "documents": 0.15,

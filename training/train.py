@@ -30,7 +30,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F  # noqa: N812
 from training.batches import Batch, prepare
-from training.examples import FIELD_CLASSES
+from training.examples import FIELD_CLASSES, length
 from training.forward import Prefix
 from training.heads import Heads, answer_loss, head_loss
 from training.optim import Optimizer
@@ -218,7 +218,8 @@ def main() -> None:
         geo = trainer.run.geometry(gh, gw, full and rng.random() < 0.15, device)
         b = schedule.batch_size(ring.kind, geo.tokens, a.tokens)
         nq = schedule.questions(ring.kind)
-        batch = prepare(ring.sample(b), geo, nq, trainer.dtype, ring.kind != "forms", relit=ring.kind in PLAIN)
+        worn, long = ring.kind in PLAIN, length(ring.kind)
+        batch = prepare(ring.sample(b), geo, nq, trainer.dtype, ring.kind != "forms", relit=worn, length=long)
         keep = random_keep(batch, rng) if a.deleted and full and rng.random() < a.deleted else None
         lr = schedule.learning_rate(fraction, done if fresh else 10**9, a.lr, a.flat)
         stats = trainer.step(batch, geo, lr, schedule.head_weight(progress.level, fraction), keep)

@@ -11,6 +11,7 @@ somebody named by mistake does not, and must not change.
     (True, False)
 """
 
+import contextlib
 import os
 import re
 import secrets
@@ -35,9 +36,20 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(descriptor)
         os.replace(part, path)
+        _sync_folder(path.parent)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until a renamed file is on disk under its new name, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def is_torn(tail: bytes, names: Sequence[str]) -> bool:

@@ -170,6 +170,12 @@ def server_name(base_url: str, api_key: str | None = None) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii').rpartition('@')[2]}"
 
 
+def public_address(base_url: str) -> str:
+    """The address without anything that may be secret: no user, password, query or fragment."""
+    path = httpx.URL(base_url).raw_path.decode("ascii").partition("?")[0]
+    return f"{server_name(base_url)}{path}".rstrip("/")
+
+
 def retry_after(value: str | None, now: float) -> float | None:
     """Seconds from ``now`` that a ``Retry-After`` header (seconds, or a date) asks for; None if it is not readable."""
     if value is None:

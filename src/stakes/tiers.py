@@ -73,3 +73,70 @@ def extremes(costs: Mapping[str, float]) -> tuple[str, str]:
     ('urgent', 'usual')
     """
     return max(costs, key=costs.__getitem__), min(reversed(list(costs)), key=costs.__getitem__)
+
+
+def own_ratio(costs: Mapping[str, float]) -> float:
+    """The cost ratio r of these costs: that of the most expensive tier divided by that of the cheapest."""
+    most_expensive, cheapest = extremes(costs)
+    return costs[most_expensive] / costs[cheapest]
+
+
+def at_ratio(costs: Mapping[str, float], ratio: float) -> dict[str, float]:
+    """The costs at cost ratio r: the most expensive tier costs r times the cheapest.
+
+    The tiers between keep their place on a log scale,
+
+        c_t(r) = c_min r^(log(c_t / c_min) / log(c_max / c_min)),
+
+    so that the ratio of the stated costs gives exactly these, 1 makes all tiers cost the same, and two tiers cost r
+    and 1 as in the paper. Where all stated costs are equal, the first tier costs r times each of the others.
+
+    >>> at_ratio({"total": 16, "date": 4, "other": 1}, 9)
+    {'total': 9.0, 'date': 3.0, 'other': 1.0}
+    """
+    if not 0 < ratio < math.inf:
+        raise BadInput(f"a cost ratio is a number above 0, not {ratio}")
+    most_expensive, cheapest = extremes(costs)
+    least, own = costs[cheapest], own_ratio(costs)
+    if ratio == own:
+        return {tier: float(cost) for tier, cost in costs.items()}
+    if own == 1:
+        return {tier: float(least * ratio if tier == most_expensive != cheapest else least) for tier in costs}
+    return {tier: float(least * ratio ** (math.log(cost / least) / math.log(own))) for tier, cost in costs.items()}
+
+
+def ratio_meaning(costs: Mapping[str, float]) -> str:
+    """What the cost ratio r means for these tiers, as a sentence."""
+    most_expensive, cheapest = extremes(costs)
+    between = [tier for tier in costs if tier not in (most_expensive, cheapest)]
+    sentence = f"r: a mistake in {most_expensive} costs r times one in {cheapest}"
+    if not between:
+        return f"{sentence}."
+    if costs[most_expensive] == costs[cheapest]:
+        return f"{sentence}, and in the other tiers as much as in {cheapest}."
+    return f"{sentence}; {', '.join(between)} keep their place between them on a log scale."
+
+
+def describe_mean_costs(stated: Mapping[str, float], means: Mapping[str, float]) -> str:
+    """What budgets are chosen at, where labels make that other than the stated costs; else empty."""
+    if all(means[tier] == cost for tier, cost in stated.items()):
+        return ""
+    costs = ", ".join(f"{tier} {means[tier]:.3g} (stated {cost:g})" for tier, cost in stated.items())
+    return (
+        "Mistakes cost by the label. Budgets are chosen, and CWE is estimated, at the mean cost of what is read as "
+        f"each tier: {costs}. The cost ratio r is that of the stated costs."
+    )
+
+
+def expected_costs(questions: Mapping[str, Mapping[str, int]], costs: Mapping[str, float]) -> dict[str, float]:
+    """By tier as read, the mean cost of a mistake by label, from the number of questions by reading and label.
+
+    >>> expected_costs({"high": {"high": 9, "low": 1}, "low": {"low": 10}}, {"high": 5, "low": 1})
+    {'high': 4.6, 'low': 1.0}
+    """
+    found = {}
+    for tier, own in costs.items():
+        read = {label: count for label, count in questions[tier].items() if count}
+        mean = sum(costs[label] * count for label, count in read.items()) / max(1, sum(read.values()))
+        found[tier] = float(own) if set(read) <= {tier} else mean
+    return found

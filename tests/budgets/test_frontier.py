@@ -14,8 +14,10 @@ from stakes.budgets.frontier import (
     break_even,
     central_marginal,
     change_ratios,
+    format_pays,
     frontier,
     marginals,
+    pays_below,
     snap,
     sweep,
 )
@@ -141,11 +143,22 @@ def test_cwe_is_equal_at_break_even_and_the_cost_arm_wins_above_it(hu: int, lu: 
     def gain(r: float) -> float:
         return r * (hu - hc) - (lc - lu)
 
-    if hc >= hu:
+    below = pays_below(uniform, cost, n=300)
+    assert (below is not None) == (hc > hu and lc < lu)
+    if below is not None:
         assert ratio == math.inf
-    elif lc <= lu:
+        assert gain(below) == pytest.approx(0, abs=1e-9)
+        assert gain(below * 0.99) > 0 > gain(below * 1.01)
+        assert format_pays(ratio, below) == f"below {below:.2f}"
+    elif hc >= hu and lc >= lu:
+        assert ratio == math.inf
+        assert all(gain(r) <= 0 for r in (1e-9, 1, 1e9))
+        assert format_pays(ratio, below) == "never"
+    elif hc <= hu and lc <= lu:
         assert ratio == 0
-        assert gain(1e-9) >= 0
+        assert all(gain(r) >= 0 for r in (1e-9, 1, 1e9))
+        assert gain(1) > 0
+        assert format_pays(ratio, below) == "every r"
     else:
         assert gain(ratio) == pytest.approx(0, abs=1e-9)
         assert gain(ratio * 1.01) > 0 > gain(ratio * 0.99)
@@ -155,6 +168,11 @@ def test_tiers_of_unequal_size_are_weighted() -> None:
     uniform, cost = {"high": 0.3, "low": 0.4}, {"high": 0.1, "low": 0.6}
     assert break_even(uniform, cost) == pytest.approx(1)
     assert break_even(uniform, cost, n={"high": 100, "low": 300}) == pytest.approx(3)
+
+
+def test_an_arm_that_ties_in_high_and_wins_in_low_pays_at_every_ratio() -> None:
+    assert break_even({"high": 0.3, "low": 0.4}, {"high": 0.3, "low": 0.2}) == 0
+    assert break_even({"high": 0.3, "low": 0.4}, {"high": 0.3, "low": 0.4}) == math.inf
 
 
 def test_bad_rates_are_named() -> None:

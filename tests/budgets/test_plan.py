@@ -28,10 +28,54 @@ def test_thresholds_do_not_depend_on_whether_two_costs_are_equal() -> None:
 def test_a_tier_between_keeps_its_rank_at_every_cost_ratio() -> None:
     curves, counts = {"high": HIGH, "medium": LOW, "low": LOW}, {"high": 100, "medium": 100, "low": 100}
     costs = {"high": 16.0, "medium": 4.0, "low": 1.0}
-    rows = {row.ratio: row for row in make_plan(curves, costs, counts, 91_200).ratios}
-    alone = make_plan(curves, {"high": 9.0, "medium": 3.0, "low": 1.0}, counts, 91_200, ratios=[9])
-    assert make_plan(curves, costs, counts, 91_200, ratios=[9]).ratios[0].cwe == pytest.approx(alone.allocation.cwe)
+    plan = make_plan(curves, costs, counts, 91_200)
+    rows = {row.ratio: row for row in plan.ratios}
+    alone = make_plan(curves, {"high": 10.0, "medium": 10**0.5, "low": 1.0}, counts, 91_200)
+    assert rows[10].cwe == pytest.approx(alone.allocation.cwe)
     assert rows[1].cwe == pytest.approx(make_plan(curves, dict.fromkeys(curves, 1.0), counts, 91_200).allocation.cwe)
+    assert (rows[16].budgets, rows[16].cwe) == (plan.allocation.budgets, plan.allocation.cwe), "the stated costs"
+
+
+def test_uniform_has_the_tokens_of_what_it_is_compared_with() -> None:
+    both, counts = {"high": HIGH, "low": LOW}, {"high": 300, "low": 300}
+    plan = make_plan(both, {"high": 5, "low": 1}, counts, 400 * 600, pair={"high": 576, "low": 96})
+    mean = plan.allocation.spent / 600
+    assert plan.allocation.budgets == {"high": 448, "low": 304}
+    assert (plan.uniform_budget, plan.uniform_interpolated) == (376, True), "not 304, the measured one within 400"
+    share = (mean - 304) / (448 - 304)
+    errors = {tier: (1 - share) * curve.error(304) + share * curve.error(448) for tier, curve in both.items()}
+    assert plan.uniform_cwe == pytest.approx((5 * errors["high"] + errors["low"]) / 6)
+    for row in plan.ratios:
+        assert row.tokens == sum(300 * budget for budget in row.budgets.values()) / 600
+    share = ((576 + 96) / 2 - 304) / (448 - 304)
+    high, low = ((1 - share) * curve.error(304) + share * curve.error(448) for curve in (HIGH, LOW))
+    assert plan.pair is not None
+    assert plan.pair.break_even == pytest.approx((LOW.error(96) - low) / (high - HIGH.error(576)))
+    on_grid = make_plan(both, {"high": 5, "low": 1}, counts, 182_400)
+    assert (on_grid.uniform_budget, on_grid.uniform_interpolated) == (304, False)
+
+
+def test_where_labels_differ_budgets_are_chosen_at_mean_costs_and_r_is_the_stated_ratio() -> None:
+    both = {"high": HIGH, "low": LOW}
+    questions = {"high": {"high": 180, "low": 20}, "low": {"high": 30, "low": 270}}
+    plan = make_plan(both, {"high": 5.0, "low": 1.0}, questions, 304 * 500, pair={"high": 512, "low": 96})
+    means = {"high": 4.6, "low": 1.4}
+    assert plan.costs_as_read == pytest.approx(means)
+    alone = make_plan(both, means, {"high": 200, "low": 300}, 304 * 500)
+    assert (plan.allocation, plan.uniform_cwe) == (alone.allocation, alone.uniform_cwe)
+    assert alone.costs_as_read is None
+    rows = {row.ratio: row for row in plan.ratios}
+    assert (rows[5].budgets, rows[5].cwe) == (plan.allocation.budgets, plan.allocation.cwe)
+    at_20 = make_plan(both, {"high": 18.1, "low": 2.9}, {"high": 200, "low": 300}, 304 * 500)
+    assert rows[20].budgets == at_20.allocation.budgets
+    assert rows[20].cwe == pytest.approx(at_20.allocation.cwe)
+    assert plan.changes is not None
+    assert plan.changes
+    for change in plan.changes:  # just below and above each stated ratio, the means give the budgets before and after
+        for r, pair in ((change.ratio * (1 - 1e-6), change.before), (change.ratio * (1 + 1e-6), change.after)):
+            at = {"high": 0.9 * r + 0.1, "low": 0.1 * r + 0.9}
+            found = make_plan(both, at, {"high": 200, "low": 300}, 304 * 500).allocation.budgets
+            assert found == {"high": pair.high, "low": pair.low}
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def test_a_policy_survives_a_round_trip_and_has_no_clock_in_it(tmp_path: Path) -
     assert path.read_bytes() == first
     assert again.tiers == policy.tiers
     assert list(json.loads(first)) == [
-        "schema", "family", "mechanism", "selector", "basis", "mean_budget", "floor", "burst", "tiers", "signal",
-        "estimator", "certificate", "fingerprint",
+        "schema", "model", "family", "mechanism", "selector", "basis", "metric", "trim", "confidence", "mean_budget",
+        "floor", "burst", "max_harm", "tiers", "signal", "estimator", "certificate", "fingerprint",
     ]  # fmt: skip
     assert list(tmp_path.glob("**/*.part")) == []
 
@@ -71,8 +71,18 @@ def test_policies_are_the_same_when_tiers_and_budgets_are() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 7}, "schema 7; this version of stakes reads 1"),
-        ({"schema": True}, "schema True; this version of stakes reads 1"),
+        ({"schema": 7}, "schema 7; this version of stakes reads 1 and 2; update stakes, or calibrate again"),
+        ({"schema": True}, "schema True; this version of stakes reads 1 and 2"),
+        ({"schema": "2"}, "schema '2'; this version of stakes reads 1 and 2"),
+        ({"model": 7}, "model"),
+        ({"model": ""}, "model.name"),
+        ({"model": {"name": "vlm", "key": "secret"}}, "model.key"),
+        ({"max_harm": {"medium": 0.1}}, "max_harm limits tier 'medium', which this policy does not have; its tiers"),
+        ({"max_harm": {"low": 1.5}}, "max_harm.low: .*less than or equal to 1"),
+        ({"max_harm": {"low": -0.1}}, "max_harm.low: .*greater than or equal to 0"),
+        ({"max_harm": 0.15}, "max_harm"),
+        ({"trim": True}, "trim is true, which this version of stakes cannot do; set it to null"),
+        ({"confidence": "mean_logprob"}, 'confidence is "mean_logprob", which this version of stakes cannot do'),
         ({"tiers": {}}, "tiers"),
         ({"tiers": {"high": {"cost": -1, "budget": 5}}}, "tiers.high.cost"),
         ({"tiers": {"high": {"cost": 5, "budget": 0}}}, "tiers.high.budget"),
@@ -95,6 +105,51 @@ def test_a_bad_policy_is_refused_with_the_field_named(tmp_path: Path, change: di
     with pytest.raises(BadInput, match=message) as caught:
         Policy.load(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("escalate", {"to": 576, "below": 0.8}), ("review_below", 0.5), ("predictor", "print")]
+)
+def test_what_this_version_cannot_do_for_a_tier_is_refused_and_never_ignored(field: str, value: object) -> None:
+    record = _policy().model_dump(by_alias=True)
+    assert record["tiers"]["low"][field] is None
+    record["tiers"]["low"][field] = value
+    with pytest.raises(BadInput, match=f"{field} of tier 'low' is .*, which this version of stakes cannot do"):
+        Policy.from_record(record)
+
+
+def test_a_file_of_schema_1_loads_as_schema_2_with_the_new_fields_empty(tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    _policy().save(path)
+    new = json.loads(path.read_text())
+    older = {
+        key: value for key, value in new.items() if key not in ("model", "metric", "trim", "confidence", "max_harm")
+    }
+    plans = ("cost", "budget", "curve", "fitted", "disagreement")
+    tiers = {name: {key: plan[key] for key in plans} for name, plan in new["tiers"].items()}
+    path.write_text(json.dumps({**older, "schema": 1, "tiers": tiers}))
+    policy = Policy.load(path)
+    assert (policy.schema_version, policy.model, policy.metric, policy.max_harm) == (2, None, None, None)
+    policy.save(path)
+    assert json.loads(path.read_text()) == new
+
+
+def test_a_policy_says_where_its_budgets_come_from_in_words() -> None:
+    at = {"name": "vlm", "endpoint": "http://127.0.0.1:8000/v1"}
+    assert _policy(model="./my-vlm", metric="value").origin == "calibrated with ./my-vlm, graded value"
+    assert _policy(model=at).origin == "calibrated with vlm at http://127.0.0.1:8000/v1"
+    assert _policy().origin == "calibrated with a model that it does not name"
+    assert _policy(fingerprint="uncalibrated").origin == "chosen, not calibrated"
+
+
+@pytest.mark.parametrize(
+    "model", ["embedded", {"name": "vlm", "endpoint": "http://h/v1"}, {"name": "x", "max_tokens": 64}]
+)
+def test_a_model_is_written_as_it_was_given(model: object, tmp_path: Path) -> None:
+    _policy(model=model, max_harm={"low": 0.15}).save(tmp_path / "policy.json")
+    record = json.loads((tmp_path / "policy.json").read_text())
+    assert (record["model"], record["max_harm"]) == (model, {"low": 0.15})
+    assert Policy.load(tmp_path / "policy.json").model == _policy(model=model).model
 
 
 def test_files_that_are_no_policy_are_refused(tmp_path: Path) -> None:

@@ -44,9 +44,15 @@ def test_a_certificate_still_covers_its_budgets() -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_saved_again_keeps_its_keys(name: str, tmp_path: Path) -> None:
+def test_a_policy_saved_again_keeps_its_keys_and_what_schema_2_added_is_null(name: str, tmp_path: Path) -> None:
     Policy.load(FILES / name).save(tmp_path / name)
     before, after = (json.loads((folder / name).read_text(encoding="utf-8")) for folder in (FILES, tmp_path))
+    assert (before.pop("schema"), after.pop("schema")) == (1, 2)
+    added = [after.pop(field) for field in ("model", "metric", "trim", "confidence", "max_harm")]
+    added += [
+        plan.pop(field) for plan in after["tiers"].values() for field in ("escalate", "review_below", "predictor")
+    ]
+    assert set(added) == {None}
     assert {**after, "signal": None} == {**before, "signal": None}
     assert Policy.load(tmp_path / name) == Policy.load(FILES / name)
 

@@ -46,17 +46,27 @@ def test_it_is_the_cost_of_the_label_at_the_budget_of_the_reading(samples: list[
     tiers = {one.id: one.tier for one in samples}
     readings = {sample: "low" if i % 3 == 0 else tier for i, (sample, tier) in enumerate(tiers.items())}
     budgets = {"high": 400, "low": 100}
-    served = as_served(outcomes, budgets, readings, COSTS, 250)
+    served = as_served(outcomes, budgets, readings, COSTS)
     at = {(outcome.sample, outcome.budget): outcome for outcome in outcomes}
     lost = sum(COSTS[tiers[s]] * (not at[s, budgets[readings[s]]].correct) for s in tiers)
     assert served.cwe == pytest.approx(lost / sum(COSTS[tier] for tier in tiers.values()))
     assert served.tokens == pytest.approx(sum(at[s, budgets[readings[s]]].realised for s in tiers) / len(tiers))
     assert served.agreement == sum(readings[s] == tiers[s] for s in tiers) / len(tiers) < 1
-    assert served.uniform_budget == 200
-    same = as_served(outcomes, budgets, tiers, COSTS, 250)
+    below, above = (
+        (
+            sum(at[s, b].realised for s in tiers) / len(tiers),
+            sum(COSTS[tiers[s]] * (not at[s, b].correct) for s in tiers),
+        )
+        for b in ((100, 200) if served.tokens < sum(at[s, 200].realised for s in tiers) / len(tiers) else (200, 300))
+    )
+    assert below[0] <= served.tokens <= above[0]
+    share = (served.tokens - below[0]) / (above[0] - below[0])
+    even = (1 - share) * below[1] + share * above[1]
+    assert served.uniform == pytest.approx(even / sum(COSTS[tier] for tier in tiers.values())), "at the same tokens"
+    same = as_served(outcomes, budgets, tiers, COSTS)
     assert (same.cwe, same.tokens, same.agreement) == (served.by_label, served.label_tokens, 1.0)
     with pytest.raises(BadInput, match="not every sample was answered"):
-        as_served(outcomes, {"high": 350, "low": 100}, tiers, COSTS, 250)
+        as_served(outcomes, {"high": 350, "low": 100}, tiers, COSTS)
 
 
 def test_a_certificate_by_labels_states_that_it_is_of_named_tiers(

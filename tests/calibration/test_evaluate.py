@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from tests.calibration.evaluations import mixed_pages, policy
-from tests.evaluation.oracle import Oracle
+from tests.evaluation.oracle import Oracle, write_samples
 
-from stakes.budgets.policy import Policy, calibration_digests
+from stakes.budgets.digests import calibration_digests
+from stakes.budgets.policy import Policy
 from stakes.calibration.arms.comparison import compare
 from stakes.calibration.calibrate import CalibrationOptions
 from stakes.calibration.certify.drift import Conditions
@@ -19,7 +20,9 @@ from stakes.calibration.evaluate import Evaluation, EvaluationOptions, evaluate,
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import read_outcomes
+from stakes.evaluation.samples import prepare_samples
 from stakes.evaluation.statistics import cwe, discordant
+from stakes.report.sentences import describe_reading
 from stakes.signals import KeywordRule
 
 
@@ -72,7 +75,8 @@ def test_the_table_equals_the_outcomes(found: tuple[Evaluation, Path, Policy]) -
             assert value == pytest.approx(cwe(right, [ratio if o.tier == "high" else 1 for o in outcomes]))
         assert row.cwe == row.ratios[5]
         if row.arm != "uniform":
-            pairs = [(a.correct, b.correct) for a, b in zip(arms["uniform"], outcomes, strict=True) if b.tier == "high"]
+            both = zip(arms["uniform"], outcomes, strict=True)
+            pairs = [(a.correct, b.correct, b.document) for a, b in both if b.tier == "high"]
             assert row.high_cost == discordant(*zip(*pairs, strict=True))
             assert row.gain is not None
             assert row.gain.value == pytest.approx(seen.rows[0].cwe - row.cwe)
@@ -207,3 +211,37 @@ def test_arms_of_other_samples_are_not_compared(found: tuple[Evaluation, Path, P
         compare({"cost": rows}, {"high": 5, "low": 1})
     with pytest.raises(BadInput, match="has no cost"):
         compare({"uniform": rows}, {"high": 5})
+
+
+def test_budgets_follow_the_reading_and_errors_costs_and_tests_the_label_and_the_group(tmp_path: Path) -> None:
+    raw = write_samples(tmp_path, pages=24)
+    other = {"high": "low", "low": "high"}
+    mislabelled = [
+        replace(one, tier=other[one.tier] if i % 6 == 0 else one.tier, group=f"supplier {int(one.document[4:]) // 4}")
+        for i, one in enumerate(raw)
+    ]
+    samples = prepare_samples(mislabelled, tmp_path, KeywordRule())
+    log, rules = tmp_path / "log.jsonl", policy(mechanism="deletion")
+    judged = evaluate(Oracle(), samples, rules, log=log)
+    seen = judged.comparison
+    labels, readings = [one.label for one in samples], [one.tier for one in samples]
+    assert seen.counts == {tier: labels.count(tier) for tier in ("high", "low")}
+    assert seen.read_as == {tier: readings.count(tier) for tier in ("high", "low")} != seen.counts
+    assert seen.agreement == sum(map(str.__eq__, labels, readings)) / len(labels) < 1
+    assert (seen.unit, seen.documents) == ("group", 6)
+    logged = {(outcome.sample, outcome.budget): outcome for outcome in read_outcomes(log)}
+    right = [logged[one.id, rules.budgets[one.tier]].correct for one in samples]
+    cost = next(row for row in seen.rows if row.arm == "cost")
+    assert cost.cwe == cwe(right, [rules.costs[label] for label in labels])
+    assert cost.errors["high"] == pytest.approx(
+        1 - sum(r for r, label in zip(right, labels, strict=True) if label == "high") / labels.count("high")
+    )
+    assert cost.high_cost is not None
+    assert cost.high_cost.clustered
+    assert cost.high_cost.p_by_document != cost.high_cost.p
+    again = regrade(log, {one.id: one.answers for one in samples}, rules)
+    assert (again.comparison, again.plan) == (seen, judged.plan)
+    assert describe_reading(seen).startswith("Budgets follow the signal's reading, which agrees with 83")
+    unlabelled = prepare_samples([replace(one, tier="") for one in mislabelled], tmp_path, KeywordRule())
+    plain = evaluate(Oracle(), unlabelled, rules, log=log).comparison
+    assert (plain.agreement, plain.counts) == (None, seen.read_as)

@@ -65,7 +65,7 @@ def test_a_good_upstream_is_asked_and_its_tokens_follow(up: Upstream, tmp_path: 
     assert checks["tokens follow"]["state"] == "good"
     assert "high 256, low 64" in checks["policy"]["found"]
     assert {seen.header("authorization") for seen in up.seen} == {"Bearer sk-upstream"}
-    assert len(up.posts()) == 2
+    assert len(up.posts()) == 3
 
 
 def _reply(body: bytes, status: int = 200) -> Any:

@@ -25,11 +25,17 @@ def _ask(address: str, *questions: str, **headers: str) -> None:
         assert reply.status_code == 200
 
 
-def test_a_running_gateway_reports_its_undecided_share(up: Upstream) -> None:
-    with gateway(up.url, policy(signal=to_dict(RequestSignal()))) as front:
+def test_a_running_gateway_reports_its_undecided_share(up: Upstream, tmp_path: Path) -> None:
+    served = policy(signal=to_dict(RequestSignal()))
+    served.save(tmp_path / "served.json")
+    policy(fingerprint="other").save(tmp_path / "other.json")
+    with gateway(up.url, served) as front:
+        for file, whose in (("served.json", "this policy"), ("other.json", "another policy than this")):
+            checks = _checks("--gateway", front.address, "--policy", tmp_path / file)[1]
+            assert checks["gateway"]["found"] == f"enforce, {whose}, 0 requests since its start"
         status, checks = _checks("--gateway", front.address)
         assert (status, checks["gateway"]["state"]) == (0, "good")
-        assert checks["gateway"]["found"] == "enforce, policy f1nger, 0 requests since its start"
+        assert checks["gateway"]["found"] == "enforce, a calibrated policy, 0 requests since its start"
         assert (checks["undecided"]["state"], checks["undecided"]["found"]) == ("unknown", "no image request yet")
         _ask(front.base_url, "qwertz zuiop", *["What is the total?"] * 9)
         front.settle()

@@ -69,9 +69,9 @@ def served(place: Path) -> Iterator[str]:
 
 
 def facts(log: Path) -> list[Outcome]:
-    return sorted(
-        (replace(outcome, ms=0.0, run="") for outcome in read_outcomes(log)), key=lambda one: (one.sample, one.budget)
-    )
+    """The outcomes without time and run, and without the confidence, which a server is not asked for."""
+    outcomes = [replace(outcome, ms=0.0, run="", confidence=None) for outcome in read_outcomes(log)]
+    return sorted(outcomes, key=lambda one: (one.sample, one.budget))
 
 
 def test_a_calibration_through_a_server_is_the_one_on_this_machine(place: Path, served: str) -> None:
@@ -81,17 +81,22 @@ def test_a_calibration_through_a_server_is_the_one_on_this_machine(place: Path, 
     there = json.loads(stakes("calibrate", place / "cal.jsonl", *same, *words, "-o", place / "there.json").stdout)
     assert there["server_counts"] == {"agreed": 32}
     ours, theirs = (json.loads((place / name).read_text()) for name in ("here.json", "there.json"))
+    assert ours.pop("model") == {"name": str(place / "vlm"), "max_tokens": 8}
+    assert theirs.pop("model") == {"name": "vlm", "endpoint": served, "max_tokens": 8}
     for policy, prefix in ((ours, "data:"), (theirs, "data:")):
         policy["fingerprint"] = next(word for word in policy["fingerprint"].split() if word.startswith(prefix))
     assert ours == theirs
     assert facts(place / "here.outcomes.jsonl") == facts(place / "there.outcomes.jsonl")
     assert len({outcome.prediction for outcome in read_outcomes(place / "there.outcomes.jsonl")}) > 3
 
-    arms = ("evaluate", place / "test.jsonl", "--arms", "uniform,cost", "--max-tokens", 8, "--json")
-    here = stakes(*arms, "--policy", place / "here.json", "--model", place / "vlm")
-    there = stakes(*arms, "--policy", place / "there.json", *words)
-    assert json.loads(there.stdout)["same_model"] is True
-    assert json.loads(there.stdout)["rows"] == json.loads(here.stdout)["rows"]
+    arms = ("evaluate", place / "test.jsonl", "--arms", "uniform,cost", "--json")
+    here = json.loads(stakes(*arms, "--policy", place / "here.json").stdout)
+    again = json.loads(stakes(*arms, "--policy", place / "there.json", *words[2:]).stdout)  # the policy has the address
+    assert (here["same_model"], again["same_model"], again["differences"]) == (True, True, [])
+    assert again["model"] == f"vlm at {served}, answers of up to 8 tokens"
+    assert again["rows"] == here["rows"]
+    named = json.loads(stakes(*arms, "--policy", place / "there.json", *words).stdout)  # and may be given again
+    assert (named["same_model"], named["answered"]) == (True, 0)
     page = stakes("calibrate", place / "cal.jsonl", *same[:-1], "--model", served, *words[2:], "-o", place / "m.json")
     assert "The server counted the tokens of 32 of 32 images, each as predicted." in page.stdout
 
@@ -138,7 +143,7 @@ def calm(samples: list[Sample], tmp_path_factory: pytest.TempPathFactory) -> Cal
         found = run(server, samples, log)
         assert len(server.bodies) == len(found.run.outcomes) == QUESTIONS * len(GRID)
     assert {tier: curve.errors for tier, curve in found.curves.items()} == {"high": (1, 0, 0), "low": (0, 0, 0)}
-    return facts(log), found.policy.model_dump()
+    return facts(log), found.policy.model_dump(exclude={"model"})
 
 
 def silent(body: dict[str, Any], n: int) -> ScriptedReply:
@@ -182,7 +187,7 @@ def test_a_server_that_fails_for_good_is_named_and_the_run_goes_on_from_what_was
     found = go()
     assert (found.run.answered, len(server.bodies)) == (19, 19), "nothing that was answered is samples again"
     assert facts(tmp_path / "log.jsonl") == calm[0]
-    assert found.policy.model_dump() == calm[1]
+    assert found.policy.model_dump(exclude={"model"}) == calm[1]
 
 
 @pytest.mark.parametrize("kind", ["500", "429", "garbage", "no text", "cut"])
@@ -193,7 +198,7 @@ def test_a_server_that_fails_for_a_while_is_asked_again_until_it_answers(
     server.script = lambda body, n: fails(body, n) if 14 <= n < 34 else reads(body, n)
     found = go(tries=20, longest_pause_s=0.02)
     assert len(server.bodies) == 20 + QUESTIONS * len(GRID)
-    assert (facts(tmp_path / "log.jsonl"), found.policy.model_dump()) == calm
+    assert (facts(tmp_path / "log.jsonl"), found.policy.model_dump(exclude={"model"})) == calm
 
 
 def test_retry_after_holds_a_calibration_back_and_loses_nothing(
@@ -201,7 +206,7 @@ def test_retry_after_holds_a_calibration_back_and_loses_nothing(
 ) -> None:
     server.script = lambda body, n: ScriptedReply("slow", 429, {"retry-after": "1"}) if n == 15 else reads(body, n)
     found = go()
-    assert found.policy.model_dump() == calm[1]
+    assert found.policy.model_dump(exclude={"model"}) == calm[1]
     refused = server.times[15]
     assert not [at for at in server.times if refused + 0.3 < at < refused + 1], "nobody asks until then"
     assert len(server.bodies) == 1 + QUESTIONS * len(GRID)

@@ -48,6 +48,10 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
         (["invariance", "--selector", "best"], "no selector is called 'best'"),
         (["within-task", "--data", "mnist"], "--data takes SET or SET=FILE"),
         (["within-task", "--data", "docvqa", "--data", "docvqa=a"], "--data names docvqa twice"),
+        (["within-task", "--data", "sroie"], "give --data sroie=FOLDER with questions.jsonl"),
+        (["curves", "--data", "sroie=nowhere"], "--data sroie=nowhere: no nowhere is there"),
+        (["curves", "--data", "docvqa=a", "--data", "sroie=."], "sroie replaces docvqa"),
+        (["receipts"], "receipts are real pages; give a folder or a samples file: --data sroie=FOLDER"),
         (["within-task", "--quick", "--per-tier", "9"], "give it or --per-tier, not both"),
         (["legibility-agreement", "--per-tier", "0"], "at least two questions of each tier, not 0"),
         (["all", "--judge", "labels.jsonl"], "which is left out: labels are validated on real question texts"),
@@ -150,7 +154,7 @@ def test_infeasible_tables_are_left_out_of_all_and_refused_alone(
         main(["reproduce", "all", *words])
     found = json.loads(capsys.readouterr().out)
     assert (left.value.code or 0, list(found["tables"])) == (0, ["within-task"])
-    assert list(found["left_out"]) == ["labels", "latency"]
+    assert list(found["left_out"]) == ["labels", "receipts", "latency"]
     with pytest.raises(SystemExit) as left:
         main(["reproduce", "within-task", "--mechanism", "resolution", *words])
     assert left.value.code == 2

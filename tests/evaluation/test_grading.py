@@ -25,14 +25,20 @@ TEN_YES = ["yes"] * 10
     ],
 )
 def test_relaxed_is_containment_either_way(prediction: str, answer: str, score: float) -> None:
-    assert grade(prediction, [answer]) == score
+    assert grade(prediction, [answer], "relaxed") == score
 
 
 def test_a_truncated_piece_of_the_answer_is_not_right() -> None:
-    assert grade("January 4", ["January 4, 1999"]) == 1
-    assert grade("January 4", ["January 4, 1999"], truncated=True) == 0
-    assert grade("It is January 4, 1999 as the", ["January 4, 1999"], truncated=True) == 1
-    assert grade("anything", [""], truncated=True) == 0
+    assert grade("January 4", ["January 4, 1999"], "relaxed") == 1
+    assert grade("January 4", ["January 4, 1999"], "relaxed", truncated=True) == 0
+    assert grade("It is January 4, 1999 as the", ["January 4, 1999"], "relaxed", truncated=True) == 1
+    assert grade("anything", [""], "relaxed", truncated=True) == 0
+
+
+def test_the_default_metric_is_value_which_takes_no_fragment() -> None:
+    for prediction, answer in (("4", "42.90"), ("119.00", "19.00"), ("6,161", "1")):
+        assert (grade(prediction, [answer]), grade(prediction, [answer], "relaxed")) == (0, 1)
+    assert grade("1.240,00 €", ["1,240.00"]) == 1
 
 
 def test_exact_is_normalised_equality() -> None:
@@ -114,6 +120,32 @@ def test_vqa_normaliser_follows_the_official_one(raw: str, clean: str) -> None:
     assert vqa_normalize(raw) == clean
 
 
+@pytest.mark.parametrize(
+    ("prediction", "answer", "right"),
+    [
+        ("9.80", "9.00", False),  # anls: 0.75
+        ("RM 9.00", "9.00", True),
+        ("25/12/2013", "25/12/2018", False),
+        ("25 Dec 2018", "25/12/2018", True),
+        ("H-515", "H-514", False),
+        ("INDAH GIFT & HOME DEC0", "INDAH GIFT & HOME DECO", True),  # value: a word differs
+        ("INDAH", "INDAH GIFT & HOME DECO", False),
+        ("27, JALAN DEDAP 18, JOHOR", "27, JALAN DEDAP 13, JOHOR", True),
+    ],
+)
+def test_fields_forgives_a_misread_letter_in_text_and_no_digit_of_a_value(
+    prediction: str, answer: str, right: bool
+) -> None:
+    assert is_correct(grade(prediction, [answer], "fields")) is right
+    assert is_correct(grade(prediction, ["zzz 1", answer], "fields")) is right
+
+
+def test_fields_does_not_take_the_piece_of_a_value_that_was_cut_off() -> None:
+    assert grade("The total is 9.00", ["9.00"], "fields") == 1
+    assert grade("The total is 9.00", ["9.00"], "fields", truncated=True) == 0
+    assert grade("27, JALAN DEDAP", ["27, JALAN DEDAP 13"], "fields", truncated=True) > 0.5
+
+
 def test_vqa_with_too_few_people_is_an_error_instead_of_all_wrong() -> None:
     with pytest.raises(BadInput, match="this sample has 1"):
         grade("yes", ["yes"], "vqa")
@@ -132,7 +164,7 @@ def test_scores_lie_in_the_unit_interval(metric: str, answers: list[str], predic
 
 
 def test_unusable_requests_are_errors_with_advice() -> None:
-    with pytest.raises(BadInput, match="unknown metric 'bleu'; choose one of value, relaxed"):
+    with pytest.raises(BadInput, match="unknown metric 'bleu'; choose one of value, fields, relaxed"):
         grade("a", ["a"], "bleu")
     with pytest.raises(BadInput, match="not the string 'yes'"):
         grade("yes", "yes")

@@ -42,6 +42,19 @@ def test_an_average_over_layers_is_logged_and_a_log_without_one_has_no_such_fiel
         read_outcomes(path)
 
 
+def test_a_confidence_is_logged_and_a_log_without_one_has_no_such_field(tmp_path: Path) -> None:
+    path, sure = tmp_path / "log.jsonl", replace(TWO, confidence=0.31)
+    with OutcomeLog(path) as log:
+        log.append([ONE, sure])
+    assert read_outcomes(path) == [ONE, sure]
+    first, second = (json.loads(line) for line in path.read_bytes().splitlines())
+    assert ("confidence" in first, second["confidence"]) == (False, 0.31)
+    for bad in (float("nan"), float("inf"), "sure", True):
+        path.write_text(json.dumps({**second, "confidence": bad}) + "\n")
+        with pytest.raises(BadInput, match="line 1 of .*: confidence "):
+            read_outcomes(path)
+
+
 def test_a_log_cut_at_any_byte_keeps_every_whole_line_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     with OutcomeLog(path) as log:

@@ -115,7 +115,7 @@ MIXES: list[tuple[str, Callable[[list[Sample]], tuple[Any, list[Sample], Setting
     ),
     ("to these questions with other answers; give", lambda a: (Oracle(), other(a, answers=("x",)), Setting())),
     ("holds answers to 24 other questions than these 23; give", lambda a: (Oracle(), a[1:], Setting())),
-    ("belongs to another experiment: metric was relaxed and is anls", lambda a: (Oracle(), a, Setting(metric="anls"))),
+    ("belongs to another experiment: metric was value and is anls", lambda a: (Oracle(), a, Setting(metric="anls"))),
     ("mechanism was resolution and is deletion, selector", lambda a: (Oracle(), a, Setting("deletion"))),
 ]
 
@@ -210,7 +210,7 @@ def test_what_cannot_be_asked_is_named(tmp_path: Path) -> None:
         prepare_samples([replace(samples[0], image="gone.png")], tmp_path)
     with pytest.raises(BadInput, match="two samples are called 'p0q0'"):
         go(Oracle(), prepare_samples([samples[0], samples[0]], tmp_path), tmp_path / "log.jsonl")
-    assert asdict(Setting("deletion")) == {"mechanism": "deletion", "selector": "redundancy", "metric": "relaxed"}
+    assert asdict(Setting("deletion")) == {"mechanism": "deletion", "selector": "redundancy", "metric": "value"}
     wrong: list[tuple[Any, Any, str, str]] = [
         ("zero-mask", None, "relaxed", "resolution or deletion"),
         ("resolution", None, "bleu", "metric 'bleu'"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.evaluation.oracle import Oracle, write_samples
 
-from stakes.budgets.policy import document_digests, is_held_out
+from stakes.budgets.digests import document_digests, is_held_out
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.certify.certificate import Certification
 from stakes.calibration.evaluate import EvaluationOptions, evaluate

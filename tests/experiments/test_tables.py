@@ -115,7 +115,7 @@ def test_a_log_of_another_experiment_is_refused_with_the_option_that_reproduce_h
         study.answers("forms", [replace(sample, question="Who?") for sample in samples], [[304] * len(samples)])
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "labels"])
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in ("labels", "receipts")])
 def test_every_table_has_ours_beside_the_published(name: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "TIMED", 2)
     made = experiment(name).table(study)
@@ -131,6 +131,9 @@ def test_every_table_has_ours_beside_the_published(name: str, study: Study, monk
     if name != "latency":  # times differ
         assert again == made
         assert study.model.answered == before, "answers in the log are not requested again"
+    logs = [log for log in study.folder.glob("*.jsonl") if log.name != "judge.jsonl"]
+    metrics = {outcome.metric for log in logs for outcome in read_outcomes(log)}
+    assert metrics == ({"relaxed"} if logs else set()), "graded as in the paper, whatever the default is"
 
 
 def _number(cell: object) -> float:
@@ -153,7 +156,7 @@ def test_the_frontier_records_its_curves(study: Study) -> None:
     made = experiment("frontier").table(study)
     curves = made.meta["curves"]
     assert isinstance(curves, dict)
-    outcomes = read_outcomes(study.log("forms", study.questions("forms"), Setting("deletion")))
+    outcomes = read_outcomes(study.log("forms", study.questions("forms"), Setting("deletion", None, "relaxed")))
     wrong = [o for o in outcomes if o.tier == "high" and o.budget == 304 and not o.correct]
     assert curves["high"][304] == pytest.approx(len(wrong) / 16)
     pair = next(row for row in made.rows if row[:2] == ("scholar", "(512, 96)"))

@@ -66,7 +66,7 @@ def test_the_embedded_upstream_counts_what_was_predicted_on_real_pages(
 
 
 def test_vllm_and_transformers_give_the_same_answers(engine: str) -> None:
-    """Greedy, both in float32: another order of summation may change a character of two nearly equal logits."""
+    """And the same confidence. Greedy, in float32: another order of summation may change a nearly equal character."""
     asked = [
         Request(page.image, question.text, budget=budget)
         for family, budget in (("forms", 576), ("charts", 448), ("infographics", 576), ("signs", 304), ("forms", 224))
@@ -75,11 +75,13 @@ def test_vllm_and_transformers_give_the_same_answers(engine: str) -> None:
     assert len(asked) == SYNTHETIC
     local = models.load("embedded")
     ours = local.answer(asked)
-    with models.load(engine, max_new_tokens=local.max_new_tokens, concurrency=4, empty="answer") as behind:
+    options = {"max_new_tokens": local.max_new_tokens, "concurrency": 4, "empty": "answer", "logprobs": True}
+    with models.load(engine, **options) as behind:
         theirs = behind.answer(asked)
     same = [one.text == other.text for one, other in zip(ours, theirs, strict=True)]
     for one, other, alike in zip(ours, theirs, same, strict=True):
         assert one.realised_tokens == other.realised_tokens
+        assert not alike or one.confidence == pytest.approx(other.confidence, abs=1e-3)
         if not alike:
             print(json.dumps({"transformers": one.text, "vllm": other.text, "tokens": one.realised_tokens}))
     print(f"{sum(same)} of {len(same)} answers are the same")

@@ -179,6 +179,7 @@ def test_text_is_forwarded_unchanged(client: openai.OpenAI, up: Upstream) -> Non
         (ask("?", "data:image/png;base64,AAAA"), {}, 422),
         (ask("?", "file:///etc/passwd"), {}, 422),
         (ask(), {"x-stakes-tier": "nonsense"}, 400),
+        (ask(extra_body={"mm_processor_kwargs": {"min_pixels": 10**7}}), {}, 422),
     ],
 )
 def test_what_the_gateway_refuses_is_refused_here(
@@ -189,6 +190,32 @@ def test_what_the_gateway_refuses_is_refused_here(
         client.chat.completions.create(**body, extra_headers=headers)
     assert caught.value.status_code == status
     assert len(up.posts()) == asked
+
+
+def test_images_of_other_calls_are_refused(proxy: Proxy, up: Upstream) -> None:
+    asked = len(up.posts())
+    source = {
+        "type": "base64",
+        "media_type": "image/png",
+        "data": ask()["messages"][0]["content"][0]["image_url"]["url"],
+    }
+    body = {
+        "model": "tiny",
+        "max_tokens": 8,
+        "messages": [{"role": "user", "content": [{"type": "image", "source": source}]}],
+    }
+    reply = httpx.post(f"{proxy.url}/messages", json=body, headers={"x-api-key": "sk-any"}, timeout=60, trust_env=False)
+    assert reply.status_code == 422, reply.text
+    assert len(up.posts()) == asked
+
+
+def test_a_failure_after_the_request_was_sent_is_spent(proxy: Proxy, client: openai.OpenAI, up: Upstream) -> None:
+    before = proxy.state()["tokens_spent"]
+    up.script = lambda _, wire: wire.reply(b'{"error": {"message": "engine died", "code": "x"}}', 500)
+    with pytest.raises(openai.InternalServerError):
+        client.chat.completions.create(**ask())
+    up.script = honest
+    assert proxy.state()["tokens_spent"] == before + _sent(up)
 
 
 def test_a_changed_policy_is_served(proxy: Proxy, client: openai.OpenAI, up: Upstream) -> None:

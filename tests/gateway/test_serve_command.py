@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.gateway.gateways import ask, policy
 from tests.gateway.processes import process
-from tests.gateway.upstream import Seen, Upstream, Wire, frame, until
+from tests.gateway.upstream import DONE, Seen, Upstream, Wire, frame, until
 
 from stakes import BadInput
 from stakes.commands.serve import describe_policy, format_start
@@ -31,7 +31,7 @@ def test_it_serves_reloads_and_drains_on_sigterm(upstream: Upstream, tmp_path: P
         begun.set()
         go_on.wait(20)
         wire.chunk(frame("2"))
-        wire.end()
+        wire.done()
 
     with process("--policy", str(path), "--upstream", upstream.url) as (running, about):
         assert about["budgets"] == {"high": 256, "low": 64}
@@ -50,7 +50,7 @@ def test_it_serves_reloads_and_drains_on_sigterm(upstream: Upstream, tmp_path: P
         assert not until(lambda: running.poll() is not None, 0.4)  # it waits for the stream
         go_on.set()
         reader.join(10)
-        assert text == [(frame("4") + frame("2")).decode()]
+        assert text == [(frame("4") + frame("2") + DONE).decode()]
         assert running.wait(10) in (0, -signal.SIGTERM)
         assert running.stderr is not None
         events = [json.loads(line)["event"] for line in running.stderr.read().splitlines()]
@@ -99,13 +99,22 @@ def test_tiers_are_read_by_the_named_signal(upstream: Upstream, tmp_path: Path, 
         ([*BUDGETS, "--upstream", "http://"], "not an http(s) address"),
         ([*BUDGETS, "--family", "smolvlm"], "not controllable by resizing"),
         ([*BUDGETS, "--key-file", "nowhere"], "no keys can be read from nowhere"),
-        ([*BUDGETS, "--port", "99999"], "'--port': give a number from 0 to 65535, not 99999"),
-        ([*BUDGETS, "--port", "-1"], "'--port': give a number from 0 to 65535, not -1"),
-        ([*BUDGETS, "--workers", "0"], "'--workers': give a number of at least 1, not 0"),
-        ([*BUDGETS, "--max-megapixels", "nan"], "'--max-megapixels': give a number of at least 0.001, not nan"),
-        ([*BUDGETS, "--keep-undecided", "1001"], "'--keep-undecided': give a number from 0 to 1000, not 1001"),
-        ([*BUDGETS, "--keep-undecided-hours", "0"], "'--keep-undecided-hours': give a number of at least 0.01, not 0"),
-        ([*BUDGETS, "--drain", "inf"], "'--drain': give a number of at least 0, not inf"),
+        ([*BUDGETS, "--port", "99999"], "'--port' (env var: 'STAKES_PORT'): give a number from 0 to 65535, not 99999"),
+        ([*BUDGETS, "--port", "-1"], "'--port' (env var: 'STAKES_PORT'): give a number from 0 to 65535, not -1"),
+        ([*BUDGETS, "--workers", "0"], "'--workers' (env var: 'STAKES_WORKERS'): give a number of at least 1, not 0"),
+        (
+            [*BUDGETS, "--max-megapixels", "nan"],
+            "'--max-megapixels' (env var: 'STAKES_MAX_MEGAPIXELS'): give a number of at least 0.001, not nan",
+        ),
+        (
+            [*BUDGETS, "--keep-undecided", "1001"],
+            "'--keep-undecided' (env var: 'STAKES_KEEP_UNDECIDED'): give a number from 0 to 1000, not 1001",
+        ),
+        (
+            [*BUDGETS, "--keep-undecided-hours", "0"],
+            "'--keep-undecided-hours' (env var: 'STAKES_KEEP_UNDECIDED_HOURS'): give a number of at least 0.01, not 0",
+        ),
+        ([*BUDGETS, "--drain", "inf"], "'--drain' (env var: 'STAKES_DRAIN'): give a number of at least 0, not inf"),
         (["--budget", "high=²"], "--budget high=²: '²' is not a whole number"),
         ([*BUDGETS, "--host", "host.invalid"], "choose another host or port"),
         ([*BUDGETS, "--signal", "magic"], "no signal is called 'magic'"),
@@ -171,7 +180,9 @@ def test_a_legibility_policy_prints_a_warning_at_the_start(basis: str, lines: in
     about = {"address": "here", "upstream": "there", "mode": "enforce", **describe_policy(policy(basis=basis))}
     assert (about["basis"], len(about["warnings"])) == (basis, lines - 1)
     printed = format_start(about).splitlines()
-    assert printed[0] == "here → there (enforce; budgets high 256, low 64; policy f1nger)"
+    assert (
+        printed[0] == "here → there (enforce; budgets high 256, low 64; calibrated with a model that it does not name)"
+    )
     assert [line[:38] for line in printed[1:]] == ["warning: LEGIBILITY, not a VLM's error"] * (lines - 1)
 
 

@@ -33,6 +33,7 @@ class Seen:
         return next((value for key, value in self.headers if key.lower() == name), None)
 
 
+DONE = b"data: [DONE]\n\n"
 Script = Callable[[Seen, "Wire"], None]
 
 
@@ -58,6 +59,11 @@ class Wire:
 
     def end(self) -> None:
         self.send(b"0\r\n\r\n")
+
+    def done(self) -> None:
+        """End a stream of chat completions."""
+        self.chunk(DONE)
+        self.end()
 
     def drop(self) -> None:
         """Drop the connection."""
@@ -126,8 +132,7 @@ def honest(seen: Seen, wire: Wire) -> None:
     for text in ("4", "2"):
         wire.chunk(frame(text))
     wire.chunk(b"data: " + json.dumps({**_chunk(), "choices": [], "usage": usage(body)}).encode() + b"\n\n")
-    wire.chunk(b"data: [DONE]\n\n")
-    return wire.end()
+    return wire.done()
 
 
 def frame(text: str) -> bytes:

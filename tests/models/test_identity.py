@@ -10,8 +10,9 @@ import torch
 from tests.models.tiny import FAMILIES, picture, tiny
 
 from stakes.errors import BadInput
+from stakes.models import load
 from stakes.models.base import Request
-from stakes.models.identity import family_of, identity, image_features, native_tokens
+from stakes.models.identity import ModelName, family_of, identity, image_features, model_name, native_tokens
 
 
 def differs(one: dict[str, str], other: dict[str, str]) -> set[str]:
@@ -36,6 +37,16 @@ def test_a_weight_the_prompt_the_pixels_or_the_length_change_the_identity() -> N
     assert differs(before, identity(replace(model, processor=other))) == {"pixels"}
     assert differs(before, identity(replace(model, max_new_tokens=3))) == {"length"}
     assert differs(before, identity(tiny("qwen2_5_vl"))) == {"family", "weights"}
+
+
+def test_a_model_knows_how_it_was_named_and_keeps_no_credentials() -> None:
+    reader = load("embedded-small", max_new_tokens=8)
+    assert str(model_name(reader)) == "embedded-small, answers of up to 8 tokens"
+    assert model_name(load("embedded-small")) == ModelName(name="embedded-small")
+    address = "https://someone:p4ssword@127.0.0.1:9/v1/?api-key=s3cret#here"
+    with load(address, model="vlm", api_key="k3y") as server:
+        assert model_name(server) == ModelName(name="vlm", endpoint="https://127.0.0.1:9/v1")
+    assert model_name(tiny("qwen2_vl")) is None
 
 
 def test_a_large_model_is_identified_by_some_values_of_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 import stakes.report
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve
+from stakes.budgets.harm import allocate_within
 from stakes.budgets.solver import LISTED
 from stakes.errors import InfeasibleBudget
 
@@ -59,6 +60,25 @@ def instance(dice: random.Random) -> dict[str, Any]:
     return {"tiers": tiers, "total": total, "floor": floor}
 
 
+def limited(dice: random.Random) -> dict[str, Any]:
+    """Two to five tiers on one grid, so that there is a uniform budget, with harm limits of all or some of them."""
+    grid = sorted(dice.sample(range(8, 700, 8), dice.randint(2, 9)))
+    tiers: list[dict[str, Any]] = []
+    for t in range(dice.randint(2, 5)):
+        n, cost = dice.choice([20, 50, 300]), dice.choice([1.0, 1.0, 2.5, 5.0, 20.0])
+        wrong = [dice.randint(0, n) for _ in grid]
+        wrong.sort(reverse=dice.random() < 0.9)
+        errors = [w / n for w in wrong]
+        tiers.append({"name": f"t{t}", "cost": cost, "n": n, "budgets": grid, "errors": errors})
+    limit = dice.choice([0.0, 0.05, 0.15, 0.25])
+    some = [tier["name"] for tier in tiers if dice.random() < 0.7] or [tiers[0]["name"]]
+    samples = sum(tier["n"] for tier in tiers)
+    total = dice.randint(int(grid[0] * samples * 0.98), int(grid[-1] * samples * 1.02))
+    floor = dice.choice([None, None, None, dice.choice(grid)])
+    limits = {name: dice.choice([limit, limit, dice.random()]) for name in some}
+    return {"tiers": tiers, "total": total, "floor": floor, "limits": limits}
+
+
 @needs_node
 def test_the_reports_allocator_equals_allocate() -> None:
     dice = random.Random(7)
@@ -86,6 +106,33 @@ def test_the_reports_allocator_equals_allocate() -> None:
     assert exact > 400
     assert smallest
     assert all(f"give at least {least}" in message for least, message in smallest)
+
+
+@needs_node
+def test_with_harm_limits_it_equals_allocate_within() -> None:
+    dice = random.Random(11)
+    given = [limited(dice) for _ in range(1000)]
+    results = in_node("given.map((g) => allocateWithin(g.tiers, g.total, g.floor, g.limits))", given, "allocate.js")
+    exact, moved, refused = 0, 0, 0
+    for case, mine in zip(given, results, strict=True):
+        tiers, total, floor = case["tiers"], case["total"], case["floor"]
+        curves = {t["name"]: Curve(t["budgets"], t["errors"], 10) for t in tiers}
+        costs, counts = ({t["name"]: t[key] for t in tiers} for key in ("cost", "n"))
+        try:
+            best = allocate_within(curves, costs, counts, total, floor, case["limits"])
+        except InfeasibleBudget:
+            assert "smallest" in mine
+            refused += 1
+            continue
+        if math.prod(len(t["budgets"]) for t in tiers) > LISTED:
+            continue
+        assert mine["budgets"] == best.budgets, case
+        assert (mine["spent"], mine["cwe"], mine["edges"]) == (best.spent, best.cwe, dict(best.on_edge)), case
+        exact += 1
+        moved += best.budgets != allocate(curves, costs, counts, total, floor).budgets
+    assert exact > 700
+    assert moved > 60
+    assert refused
 
 
 @needs_node

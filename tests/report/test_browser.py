@@ -14,6 +14,7 @@ from tests.report.incomplete_runs import NAMES, make
 from tests.report.runs import HOSTILE, make_run, write_samples
 
 from stakes.budgets.allocate import allocate
+from stakes.budgets.harm import allocate_within, policy_rises
 from stakes.report.data import MeasuredRun, read_run
 from stakes.report.gallery import samples_from_file
 from stakes.report.html import Pricing, report_html
@@ -86,6 +87,50 @@ def test_both_controls_reallocate_as_allocate_does_and_move_every_figure(
     assert all(before[name] != after[name] for name in before)
     page.click("#reset")
     assert allocation(page)[0] == run.policy.budgets
+
+
+def test_the_harm_limit_reallocates_as_allocate_within_does(page: Any, made: tuple[MeasuredRun, Path]) -> None:
+    run, _ = made
+    total, free = run.policy.mean_budget * sum(run.counts.values()), allocation(page)[0]
+    rises = policy_rises(run.policy)
+    assert rises["low"].rise > 0.25
+    assert f"Errors of tier low rise from {100 * rises['low'].before:.1f} %" in page.inner_text("#rises")
+    assert page.is_hidden("#points-control")
+    page.select_option("#harm", "all")
+    for points in (15, 0, 30):
+        page.fill("#points", str(points))
+        best = allocate_within(run.fitted, COSTS, run.counts, total, None, dict.fromkeys(COSTS, points / 100))
+        assert allocation(page) == (best.budgets, best.cwe)
+        assert (best.budgets == free) == (points == 30)
+        assert page.is_visible("#rises") == any(best.errors[t] - rises[t].before > 0.25 for t in COSTS)
+    page.fill("#points", "100")
+    assert allocation(page)[0] == free
+    page.click("#reset")
+    assert allocation(page)[0] == free
+    assert page.input_value("#harm") == "off"
+
+
+@pytest.mark.parametrize(("limits", "mode"), [({"high": 0.2, "low": 0.2}, "all"), ({"low": 0.2}, "own")])
+def test_the_harm_limit_starts_at_the_policys_own(
+    browser: Any, tmp_path: Path, limits: dict[str, float], mode: str
+) -> None:
+    path = make_run(tmp_path, COSTS, 24, seed=4)
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "max_harm": limits}))
+    run = read_run(path)
+    (tmp_path / "report.html").write_text(report_html(run), encoding="utf-8")
+    one = browser.new_page()
+    one.goto((tmp_path / "report.html").as_uri())
+    one.wait_for_selector("body[data-ready=yes]", timeout=60_000)
+    best = run.terms().allocate(run.fitted)
+    assert run.terms().max_harm == limits
+    assert allocation(one) == (best.budgets, best.cwe)
+    assert one.input_value("#harm") == mode
+    if mode == "all":
+        assert one.input_value("#points") == "20"
+    else:
+        assert "low 20" in one.inner_text("#harm")
+    one.close()
 
 
 def test_the_keyboard_works_and_a_mean_too_small_is_refused(page: Any) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tests.report.runs import HOSTILE, make_run, outcome, write_log, write_samples
 
-from stakes.budgets.policy import Policy, document_digests
+from stakes.budgets.digests import document_digests
+from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 from stakes.report.data import read_run
 from stakes.report.gallery import samples_from_file, samples_from_pages

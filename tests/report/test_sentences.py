@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.report.runs import make_run, outcome, write_log
 
+from stakes.evaluation.outcome_log import read_outcomes
 from stakes.report.data import read_run
 from stakes.report.sentences import describe_uniform, guarantees, other_arms, verdict
 
@@ -34,6 +36,26 @@ def verdict_of(folder: Path, right: dict[str, tuple[int, int]], per_tier: int = 
     return verdict(run.evaluation).replace("\u00a0", " ")
 
 
+@pytest.mark.parametrize(
+    ("model", "unsure", "warned"), [("embedded", 0.6, True), ("embedded", 0.5, False), ("my-vlm", 0.6, False)]
+)
+def test_a_run_of_an_embedded_reader_that_was_mostly_unsure_says_so(
+    tmp_path: Path, model: str, unsure: float, warned: bool
+) -> None:
+    """Only answers at the largest budget count: with few tokens nobody is sure."""
+    path = make_run(tmp_path, COSTS, 20)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": model}))
+    log = tmp_path / "policy.outcomes.jsonl"
+    answers = [replace(one, confidence=0.1) for one in read_outcomes(log)]
+    largest = [at for at, one in enumerate(answers) if one.budget == 288]
+    for at in largest[int(unsure * len(largest)) :]:
+        answers[at] = replace(answers[at], confidence=0.99)
+    write_log(log, answers)
+    notes = " ".join(read_run(path).notes)
+    assert ("The embedded reader was not sure of 24 of 40 answers at 288 tokens" in notes) is warned
+    assert ("others may need a larger model" in notes) is warned
+
+
 def test_a_clear_gain_is_reported_with_both_tiers_rates(tmp_path: Path) -> None:
     text = verdict_of(tmp_path, {"uniform": (20, 20), "cost": (38, 4)})
     assert "fall from 50.0 % to 5.0 %" in text
@@ -49,7 +71,7 @@ def test_uniform_states_its_tokens_and_why_they_differ_from_the_mean_budget(tmp_
     whole = f"Uniform gives every image 160 tokens, the mean of the policy's own budgets ({budgets}) here"
     assert describe_uniform(run.evaluation, run.policy) == f"{whole}."
     seen = run.evaluation.comparison
-    fewer = replace(run.evaluation, comparison=replace(seen, counts={"high": 5, "low": 35}))
+    fewer = replace(run.evaluation, comparison=replace(seen, read_as={"high": 5, "low": 35}))
     fewer = replace(fewer, plan=replace(run.evaluation.plan, total=100 * 40))
     assert describe_uniform(fewer, run.policy) == (
         f"{whole.replace('160', '100', 1)}, with 5 of 40 read as high, 35 of 40 read as low; the policy's mean budget "

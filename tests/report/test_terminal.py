@@ -14,6 +14,7 @@ import pytest
 from tests.report.runs import make_run, write_samples
 
 from stakes.budgets.curve import Curve
+from stakes.budgets.plan import make_plan
 from stakes.report.terminal import bars, curves_text, frontier_text, plot
 
 STAKES = [sys.executable, "-m", "stakes"]
@@ -42,9 +43,10 @@ def test_the_chosen_budget_is_marked_and_every_tier_has_its_letter() -> None:
     text = curves_text(curves, {"high": 64, "hill": 32}, 70)
     assert "H = high, I = hill; ◉ the chosen budget" in text
     assert text.count("◉") == 3
-    both = frontier_text(curves, {"high": 5, "hill": 1}, {"high": 10, "hill": 10}, 960, 70, 64)
+    both = frontier_text(curves, make_plan(curves, {"high": 5, "hill": 1}, {"high": 10, "hill": 10}, 960), 70)
     assert "5 = 5 to 1, 1 = 1 to 1" in both
-    assert frontier_text({"one": curves["high"]}, {"one": 1}, {"one": 10}, 640, 70, 64) == ""
+    one = {"one": curves["high"]}
+    assert frontier_text(one, make_plan(one, {"one": 1}, {"one": 10}, 640), 70) == ""
 
 
 def test_a_flat_curve_and_bars_of_nothing_are_drawn() -> None:
@@ -98,7 +100,8 @@ def test_an_evaluation_fits_80_columns_with_no_word_broken(tmp_path: Path) -> No
     lines = on_terminal(words, 80, tmp_path)
     assert all(len(line) <= 80 for line in drawn(lines))
     text = "\n".join(lines)
-    for head in ("error high", "error low", "average", "fall of CWE, 95 %", "wins:losses, high", "pays from r"):
+    against = ("fall of CWE, 95 %", "wins:losses,", "p, by", "document", "pays from r")
+    for head in ("error high", "error low", "average", *against):
         assert head in text
     assert sum("█" in line for line in lines) == 2
 

@@ -14,10 +14,10 @@ pytest.importorskip("transformers", reason="the trainer needs the [local] extra"
 import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
 from training.batches import prepare  # noqa: E402
-from training.examples import FIELDS, Layout, crop, field_class, fill, wanted  # noqa: E402
+from training.examples import FIELDS, Layout, crop, field_class, fill, length, lengthen, wanted  # noqa: E402
 from training.heads import Heads, targets  # noqa: E402
 from training.optim import Optimizer  # noqa: E402
-from training.pool import WEIGHTS, Pool, draw_into, unpack  # noqa: E402
+from training.pool import FIRST, WEIGHTS, Pool, draw_into, unpack  # noqa: E402
 from training.state import Progress, export, load_state, load_travelled, save_state  # noqa: E402
 from training.train import Trainer, build  # noqa: E402
 
@@ -200,6 +200,31 @@ def test_what_is_read_early_is_asked_less_often(family: str, expected: set[float
     assert np.mean(asked) == pytest.approx(sum(shares), abs=0.7)
 
 
+def test_only_questions_about_documents_are_long() -> None:
+    rng = random.Random(0)
+    plain = "What is the date of the letter?"
+    texts = [lengthen(plain, rng) for _ in range(600)]
+    assert 0.28 < np.mean([text != plain for text in texts]) < 0.42
+    assert all("date of the letter" in text for text in texts)
+    longest = {}
+    for family in ("documents", "receipts"):
+        longest[family] = 0
+        for seed in range(8):
+            page = families.draw(family, seed)
+            layout = Layout(*page.image.size)
+            row = np.zeros(layout.bytes, np.uint8)
+            n = fill(row, page, rng)
+            longest[family] = max(longest[family], *unpack(torch.from_numpy(row)[None], layout)["end"][0, :n].tolist())
+    assert longest["receipts"] <= length("receipts") < longest["documents"] <= length("documents")
+
+
+def test_documents_are_most_frequent_while_they_are_new() -> None:
+    last = len(schedule.LEVELS) - 1
+    assert schedule.LEVELS[last - 1].mix["documents"] > 1.5 * schedule.LEVELS[last].mix["documents"]
+    assert schedule.next_level(last - 1, 0.3, {"forms": 0.0}) == last - 1
+    assert schedule.next_level(last - 1, 0.46, {}) == last
+
+
 def test_pages_become_plain_towards_the_end() -> None:
     assert 0 < schedule.plain(0.5) < schedule.plain(0.7) < 1
     row = Layout(756, 1008).bytes
@@ -212,7 +237,8 @@ def test_pages_become_plain_towards_the_end() -> None:
 @pytest.mark.parametrize("family", ["receipts", "documents"])
 def test_workers_draw_families_that_the_package_has_not(family: str) -> None:
     assert {*WEIGHTS} == {*families.FAMILIES} == {*pages.FAMILIES, "receipts", "documents"}
-    assert sum(WEIGHTS.values()) == pytest.approx(1)
+    assert sum(WEIGHTS.values()) == sum(FIRST.values()) == pytest.approx(1)
+    assert {*FIRST} == {*WEIGHTS}
     slots = np.zeros((1, max(Layout(*size).bytes for size in families.SIZES[family])), np.uint8)
     ((_, kind, width, height),) = draw_into(slots, lambda: 0, family, 3, random.Random(3), "train", {}, 0.0)
     assert kind == family

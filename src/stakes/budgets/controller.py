@@ -16,92 +16,26 @@ Quality: budgets are the exact optimum (``controller_path``), or those that a ce
 
 where ``left`` is the allowance and ``stock = min(burst, STOCK)``. As the rate falls, tokens are taken first where they
 bring least: the low-cost tiers give way, the most expensive keep theirs. A budget that the allowance cannot pay is cut
-to the largest measured one that it can. Constants were chosen by simulation: ``benchmarks/controller.py``. Nothing here
-is random or reads a clock: the same calls in the same order give the same grants.
+to the largest multiple of STEP that it can. Where a tier mixes two budgets, a digest of the request decides: the same
+request gets the same one. Constants were chosen by simulation: ``benchmarks/controller.py``. Nothing here is
+random or reads a clock: the same calls in the same order give the same grants.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from hashlib import blake2b
 
+from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger
 from stakes.budgets.controller_path import BudgetPath
 from stakes.budgets.policy import Policy
-from stakes.errors import BadInput, LedgerBreach
+from stakes.errors import BadInput
 
 MEMORY = 2000  # images: shorter follows chance, longer spends a high-cost phase's budgets on what came before it
 HORIZON = 4000  # images over which savings are drawn down: longer leaves them unspent, shorter forgets late high tiers
 STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
 PRIOR = 200  # images that the calibration's mix counts for
+STEP = 16  # tokens: cuts of nearly the same size become the same one
 WALK = 64  # steps along the path that one image pays for; the path of 4 tiers and 13 budgets has at most 48
-
-
-class Allowance:
-    """The tokens that one stream of images may still take. Hold ``lock`` around every call.
-
-    For every ``n``, the first ``n`` images granted (cancelled ones left out) take at most ``sum(mean) + burst`` tokens.
-    A grant that waits to be settled counts in full, and what it may leave over counts for nothing until it is settled:
-
-        allowance = burst + sum over settled images (mean - spent)
-                          - sum over outstanding grants max(0, sum(budget - mean))  >= 0
-
-    So a cancelled grant never takes back tokens that were reserved for another. Proof for a prefix that ends within
-    grant g: when g was made, every grant before it was settled or outstanding, an outstanding one takes at most its
-    budgets, and the allowance, which counted exactly these and perhaps some that were cancelled later, was not exceeded
-    by any of g's images in their order (``cut``). Policies that follow one another share one allowance.
-    """
-
-    def __init__(self, burst: int) -> None:
-        self.lock = Lock()
-        self.burst = burst
-        self.images = 0  # granted and not cancelled
-        self.granted = 0  # their budgets
-        self.spent = 0  # by settled images
-        self.outstanding = 0  # images granted, neither settled nor cancelled
-        self.reserved = 0  # their budgets
-        self._saved = 0  # mean - spent, over settled images
-        self._excess = 0  # reserved beyond the mean, over outstanding grants
-
-    @property
-    def left(self) -> int:
-        """Tokens that may be given beyond the mean of the images to come."""
-        return self.burst + self._saved - self._excess
-
-    def cut(self, budgets: Sequence[int], mean: int) -> list[int]:
-        """The budgets, cut so that no image takes the total beyond its limit; never below ``min(budget, mean)``."""
-        left, cut = max(0, self.left), []
-        for budget in budgets:
-            cut.append(min(budget, mean + left))
-            left += mean - cut[-1]
-        return cut
-
-    def reserve(self, budgets: Sequence[int], mean: int, *, undo: bool = False) -> None:
-        """Reserve these budgets, or undo their reservation."""
-        sign, total = -1 if undo else 1, sum(budgets)
-        self.images += sign * len(budgets)
-        self.granted += sign * total
-        self.outstanding += sign * len(budgets)
-        self.reserved += sign * total
-        self._excess += sign * max(0, total - mean * len(budgets))
-
-    def settle(self, budgets: Sequence[int], mean: int, spent: int | Sequence[int]) -> int:
-        """Replace a reservation by the tokens spent, one number for the request or one per image; returns the sum."""
-        each = [spent] if isinstance(spent, int) else list(spent)
-        limits = [sum(budgets)] if isinstance(spent, int) else list(budgets)
-        if len(each) != len(limits):
-            raise BadInput(
-                f"{len(each)} numbers of tokens spent for {len(limits)} images; give one for each, or their sum"
-            )
-        for tokens, limit in zip(each, limits, strict=True):
-            if not 0 <= tokens <= limit:
-                raise LedgerBreach(
-                    f"{tokens} tokens were spent where {limit} were granted; fit to the grant, or cancel it"
-                )
-        self.reserve(budgets, mean, undo=True)
-        self.images += len(budgets)
-        self.granted += sum(budgets)
-        self.spent += sum(each)
-        self._saved += mean * len(budgets) - sum(each)
-        return sum(each)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,42 +67,50 @@ class Controller:
 
     @classmethod
     def from_policy(
-        cls, policy: Policy, burst: int | None = None, *, after: "Controller | None" = None
+        cls,
+        policy: Policy,
+        burst: int | None = None,
+        *,
+        after: "Controller | None" = None,
+        ledger: Callable[[int], Ledger] = MemoryLedger,
     ) -> "Controller":
         """A controller of this policy's mean budget.
 
         ``burst``: tokens that the total may run ahead of ``mean n``; else the policy's, else 32 mean budgets.
         ``after``: the controller that this one follows. Both then draw on one total, so that a change of policy gives
-        out no extra tokens (at most the sum of the means in force, plus the largest burst so far).
+        out no extra tokens (at most the sum of the means in force, plus the largest burst so far). ``ledger``: makes
+        the ledger from the burst, where there is no controller before.
         """
         burst = policy.burst if burst is None else burst
         burst = STOCK * policy.mean_budget if burst is None else burst
         if isinstance(burst, bool) or not isinstance(burst, int) or burst < 0:
             raise BadInput(f"a burst is a whole number of tokens from 0, not {burst!r}")
         if after is None:
-            return cls(policy, Allowance(burst))
+            return cls(policy, Allowance(ledger(burst)))
         with after._allowance.lock:
             follower = cls(policy, after._allowance)
-            after._allowance.burst = burst
+            after._allowance.ledger.burst = burst
             return follower
 
-    def grant(self, tier: str, natives: Sequence[int], wanted: int | None = None) -> Grant:
-        """Budgets for a request's images, by the tokens that each takes at full size.
+    def grant(self, tier: str, natives: Sequence[int], wanted: int | None = None, about: str = "") -> Grant:
+        """Budgets for a request's images, by the tokens that each takes at full size. It may wait for the ledger.
 
-        ``wanted``: the budget of each image by per-request costs, in place of its tier's; the total still holds.
+        ``wanted``: the budget of each image, in place of its tier's; the total still holds. ``about``: names the
+        request, such as a digest of its question and images; the same name gets the same one of two mixed budgets.
         """
         index = self._index.get(tier)
         if index is None:
             raise BadInput(f"this policy has no tier {tier!r}; its tiers are {', '.join(self._path.tiers)}")
         if not natives or min(natives) < 1:
             raise BadInput(f"a grant is for images of at least one token each, not {list(natives)}")
+        self._allowance.rebalance(self._most_excess(natives, self._path.largest[index] if wanted is None else wanted))
         with self._allowance.lock:
             self._seen[index] += len(natives)
             if sum(self._seen) >= self._every:
                 self._solve()
-            planned = [self._next(index) if wanted is None else wanted for _ in natives]
-            limit = self._mean + max(0, self._allowance.left) // len(natives)
-            paid = [budget if budget <= limit else self._path.within(index, limit) for budget in planned]
+            planned = [self._next(index, about) if wanted is None else wanted for _ in natives]
+            limit = self._mean + max(0, self._allowance.in_hand) // len(natives)
+            paid = [budget if budget <= limit else self._affordable(index, limit) for budget in planned]
             shared = share(paid, natives)
             budgets = tuple(self._allowance.cut(shared, self._mean))
             whole = share(planned, natives) if paid != planned else shared
@@ -229,11 +171,28 @@ class Controller:
         self._solution = self._path.solve(mix, rate)
         self._solutions += 1
 
-    def _next(self, index: int) -> int:
-        """The next image's budget; a mixed tier alternates between its two, as evenly as its part allows."""
+    def close(self) -> None:
+        """Return to the ledger what is in hand, at the end of the process."""
+        self._allowance.close()
+
+    def _most_excess(self, natives: Sequence[int], largest: int) -> int:
+        """The most tokens beyond the mean that the first images of a request can take, whatever they are granted."""
+        above = [native - self._mean for native in natives if native > self._mean]
+        return min(sum(above), largest * len(natives) - self._mean * len(above))
+
+    def _affordable(self, index: int, limit: int) -> int:
+        """The largest budget up to ``limit``, in steps that keep nearly equal cuts equal; at least the smallest."""
+        budget = max(self._path.smallest[index], limit - limit % STEP if limit > STEP else limit)
+        return self._path.permitted(index, budget)
+
+    def _next(self, index: int, about: str) -> int:
+        """The next image's budget. In a mixed tier the request's name decides; without one, its budgets alternate."""
         solution = self._solution
         if index != solution.mixed:
             return solution.budgets[index]
+        if about:
+            draw = int.from_bytes(blake2b(about.encode("utf-8", "backslashreplace"), digest_size=7).digest()) / 2**56
+            return solution.upper if draw < solution.part else solution.budgets[index]
         self._credit[index] += solution.part
         if self._credit[index] < 1:
             return solution.budgets[index]

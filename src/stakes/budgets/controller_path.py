@@ -13,6 +13,11 @@ a certified policy come in this order:
 2. every tier, up to the budget that ships;
 3. beyond that, with what is left over; not where uniform shipped, since tiers were not certified to help.
 
+A tier with a harm limit (``harm``) has only the budgets that its limit permits. Under a certificate it has none below
+the one that ships, or below uniform's where more ships. The smallest of these is at most uniform's budget, which the
+mean pays for every image. So no shortage takes an image of that tier below it, and the hard total holds all the same:
+what is saved comes from larger budgets and from tiers without a limit.
+
     >>> path = BudgetPath(("high", "low"), (32, 32), (Step(0, 32, 576), Step(1, 32, 576)), ((32, 576), (32, 576)))
     >>> path.solve([0.25, 0.75], 304)               # a quarter high: the low tier shares what the high tier leaves
     PathPoint(budgets=[576, 32], mixed=1, upper=576, part=0.3333333333333333)
@@ -25,9 +30,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from stakes.budgets.curve import Curve, above_floor
+from stakes.budgets.digests import edited_parts
+from stakes.budgets.harm import uniform_of, within_limits
 from stakes.budgets.hull import Menu, lower_hull
-from stakes.budgets.policy import Policy, edited_parts
-from stakes.errors import InfeasibleBudget
+from stakes.budgets.policy import Policy
+from stakes.errors import BadInput, InfeasibleBudget
 
 
 class CertifiedBudgets(NamedTuple):
@@ -53,6 +60,21 @@ def certified_budgets(policy: Policy) -> dict[str, CertifiedBudgets] | None:
     least = {tier: (ceilings.get(tier) or {}).get("budget") or 1 for tier in policy.tiers}
     more = certificate.get("shipped") == "tiered"
     return {tier: CertifiedBudgets(min(least[tier], budget), budget, more) for tier, budget in policy.budgets.items()}
+
+
+def _permitted(
+    policy: Policy, curves: dict[str, Curve], certified: dict[str, CertifiedBudgets] | None
+) -> dict[str, Curve]:
+    """The curves at the budgets that the policy's harm limits permit."""
+    limits = policy.max_harm or {}
+    if not limits or not certified:
+        return within_limits(curves, limits, policy.mean_budget)
+    uniform = uniform_of(curves, policy.mean_budget)
+    parts = within_limits(curves, limits, policy.mean_budget, policy.budgets)
+    return {
+        tier: above_floor({tier: curve}, min(certified[tier].ships, uniform) if tier in limits else None)[tier]
+        for tier, curve in parts.items()
+    }
 
 
 def _between(curve: Curve, low: int, high: int) -> Curve:
@@ -91,6 +113,8 @@ class BudgetPath:
     smallest: tuple[int, ...]
     steps: tuple[Step, ...]
     grids: tuple[tuple[int, ...], ...]
+    limited: frozenset[str] = frozenset()
+    """Tiers with a harm limit, whose grids hold permitted budgets only."""
 
     @classmethod
     def of(cls, policy: Policy) -> "BudgetPath":
@@ -105,6 +129,7 @@ class BudgetPath:
         if len(curves) == len(policy.tiers):
             curves = above_floor(curves, policy.floor)
             certified = certified_budgets(policy)
+            curves = _permitted(policy, curves, certified)
             for tier, (name, curve) in enumerate(curves.items()):
                 stages = certified[name].stages(curve) if certified else [curve]
                 for stage, part in enumerate(stages):
@@ -112,6 +137,8 @@ class BudgetPath:
                     ranked += [(stage, -costs[tier] * fall, step) for fall, step in _hull_steps(tier, part, to_end)]
             grids = tuple(curve.budgets for curve in curves.values())
         else:
+            if policy.max_harm:
+                raise BadInput("harm limits are kept by the tiers' curves, and this policy lacks some; calibrate again")
             grids = tuple(tuple(sorted({policy.floor, budget})) for budget in policy.budgets.values())
             ranked = [(0, -costs[tier], Step(tier, *grid)) for tier, grid in enumerate(grids) if len(grid) > 1]
         for name, grid in zip(policy.tiers, grids, strict=True):
@@ -121,7 +148,8 @@ class BudgetPath:
                     f"the mean budget of {policy.mean_budget}; give a mean budget of at least {grid[0]}"
                 )
         ranked.sort(key=lambda one: one[:2])  # stable: a tier's own steps keep their order
-        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), tuple(step for *_, step in ranked), grids)
+        steps, limited = tuple(step for *_, step in ranked), frozenset(policy.max_harm or {})
+        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), steps, grids, limited)
 
     def solve(self, mix: Sequence[float], mean: float) -> PathPoint:
         """The optimum for shares ``mix`` of the tiers (they sum to 1) that spends ``mean`` tokens per image."""
@@ -137,10 +165,15 @@ class BudgetPath:
             left -= tokens
         return PathPoint(budgets)
 
-    def within(self, tier: int, limit: int) -> int:
-        """The largest measured budget of a tier up to ``limit``, but at least its smallest."""
+    def permitted(self, tier: int, budget: int) -> int:
+        """Of a tier with a harm limit, the largest permitted budget up to this one; else the budget itself."""
         grid = self.grids[tier]
-        return grid[max(0, bisect_right(grid, limit) - 1)]
+        return grid[max(0, bisect_right(grid, budget) - 1)] if self.tiers[tier] in self.limited else budget
+
+    @property
+    def largest(self) -> tuple[int, ...]:
+        """The largest budgets of the tiers."""
+        return tuple(grid[-1] for grid in self.grids)
 
 
 def _hull_steps(tier: int, curve: Curve, to_end: bool) -> list[tuple[float, Step]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stakes.budgets.curve import Curve, curve_from_answers
+from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome, read_outcomes
 
@@ -32,6 +33,18 @@ def read_curves(path: str | Path) -> dict[str, Curve]:
     if not isinstance(record, Mapping) or not record:
         raise BadInput(f'{path} holds no curves; it should read {{"high": {{"budgets": …, "errors": …, "counts": …}}}}')
     return {str(tier): _curve(tier, points, path) for tier, points in record.items()}
+
+
+def read_policy(path: str | Path) -> Policy | None:
+    """The policy in a file, or None if it is a log or a file of curves."""
+    path = Path(path)
+    if path.suffix == ".jsonl":
+        return None
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):  # ``read_curves`` says what is wrong
+        return None
+    return Policy.from_record(record, str(path)) if isinstance(record, Mapping) and "schema" in record else None
 
 
 def _curve(tier: str, points: Any, path: Path) -> Curve:

@@ -119,9 +119,34 @@ def break_even(
     Returns
     -------
     float
-        ``inf`` where the high-cost tier gains nothing, so that no ratio justifies the cost arm; ``0.0`` where it gains
-        and the low-cost tier loses nothing, so that every ratio does.
+        ``0.0`` where a tier gains and none loses, so that every ratio justifies the cost arm; ``inf`` where the
+        high-cost tier loses, or neither gains, so that from no ratio upward it does (see ``pays_below``).
     """
+    gained, lost = _moved(uniform, cost, n)
+    if gained > TIE:
+        return lost / gained if lost > TIE else 0.0
+    return 0.0 if gained >= -TIE and lost < -TIE else math.inf
+
+
+def pays_below(
+    uniform: Mapping[str, float], cost: Mapping[str, float], n: int | Mapping[str, int] | None = None
+) -> float | None:
+    """The cost ratio below which the arm is better: the high-cost tier loses and the low-cost one gains; else None."""
+    gained, lost = _moved(uniform, cost, n)
+    return lost / gained if gained < -TIE and lost < -TIE else None
+
+
+def format_pays(break_even: float, below: float | None) -> str:
+    """At which cost ratios an arm pays: ``2.82`` (from there on), ``every r``, ``below 0.86`` or ``never``."""
+    if below is not None:
+        return f"below {below:.2f}"
+    return "every r" if break_even == 0 else "never" if math.isinf(break_even) else f"{break_even:.2f}"
+
+
+def _moved(
+    uniform: Mapping[str, float], cost: Mapping[str, float], n: int | Mapping[str, int] | None
+) -> tuple[float, float]:
+    """Errors that the high-cost tier is spared, and errors that the low-cost tier gets instead."""
     sizes = {"high": 1, "low": 1} if n is None else {"high": n, "low": n} if isinstance(n, int) else dict(n)
     rates = {}
     for arm, errors in (("uniform", uniform), ("cost", cost)):
@@ -132,9 +157,7 @@ def break_even(
             rates[arm, tier] = errors[tier] if n is None else snap(errors[tier], sizes[tier])
     gained = sizes["high"] * (rates["uniform", "high"] - rates["cost", "high"])
     lost = sizes["low"] * (rates["cost", "low"] - rates["uniform", "low"])
-    if gained <= TIE:
-        return math.inf
-    return max(0.0, lost / gained) if lost > TIE else 0.0
+    return gained, lost
 
 
 def snap(rate: float, n: int) -> float:

@@ -1,7 +1,7 @@
 """A plan for one set of curves: the optimum, how it compares, and how far the given costs may be off.
 
-Holds the optimum, the uniform budget at the same mean, the optimum at every cost ratio, the ratios at which it changes,
-and the break-even of a named pair of budgets.
+Holds the optimum, uniform at the same tokens, the optimum at every cost ratio, the ratios at which it changes, and the
+break-even of a named pair of budgets.
 
 A cost only matters relative to the others, so any one unit serves: minutes, money, complaints. If a question is
 high-cost (cost r) with probability p and low-cost (cost 1) otherwise, its expected cost is ``p r + (1 - p)``. A tiered
@@ -15,15 +15,17 @@ budget that pays from a ratio t upward therefore pays from ``p >= (t - 1) / (r -
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
-from stakes.budgets.allocate import Allocation, allocate, checked_menus
+from stakes.budgets.allocate import Allocation, checked_menus
 from stakes.budgets.curve import Curve, above_floor, cwe_at
-from stakes.budgets.frontier import Change, break_even, change_ratios
+from stakes.budgets.frontier import Change, break_even, change_ratios, format_pays, pays_below
+from stakes.budgets.harm import Limits, allocate_within, within_limits
+from stakes.budgets.uniform import uniform_at
 from stakes.errors import BadInput
 from stakes.evaluation.statistics import RATIOS
-from stakes.tiers import extremes
+from stakes.tiers import at_ratio, expected_costs, extremes, own_ratio
 
 _UNITS = {
     1: "s sec secs second seconds",
@@ -36,14 +38,18 @@ _CURRENCIES = frozenset("usd eur gbp chf jpy cny inr cad aud nzd sek nok dkk pln
 _EFFORT = re.compile(r"\s*([$€£])?\s*([0-9]+(?:[.,][0-9]+)*)\s*([a-zA-Z$€£]*)\s*")
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:[.,][0-9]{3})+")
 COST_SPAN = 1e100
+Questions = Mapping[str, Mapping[str, int]]
+"""How many questions were read as each tier, by label."""
 
 
 @dataclass(frozen=True)
 class RatioRow:
-    """The optimum when one mistake in the most expensive tier costs ``ratio`` times one in the cheapest."""
+    """The optimum at one cost ratio (``tiers.at_ratio``), and uniform at the same tokens."""
 
     ratio: float
     budgets: Mapping[str, int]
+    tokens: float
+    """Per image, on average."""
     cwe: float
     uniform_cwe: float | None
 
@@ -56,6 +62,8 @@ class PairRow:
     cwe: float
     break_even: float
     required_confidence: float
+    pays: str
+    """At which cost ratios, in words."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +71,17 @@ class Plan:
     """Everything that ``stakes plan`` reports."""
 
     costs: Mapping[str, float]
+    """As stated. ``r`` is their ratio."""
+    costs_as_read: Mapping[str, float] | None
+    """Where labels make the mean cost of what is read as a tier another than stated: what budgets are chosen at."""
     counts: Mapping[str, int]
+    questions: Questions
     allocation: Allocation
-    uniform_budget: int | None
+    uniform_budget: float | None
+    """The tokens of ``allocation`` per image, on average."""
     uniform_cwe: float | None
+    uniform_interpolated: bool
+    """Whether that is not a measured budget."""
     ratios: tuple[RatioRow, ...]
     changes: tuple[Change, ...] | None  # None with other than two tiers
     pair: PairRow | None
@@ -74,6 +89,12 @@ class Plan:
     """How likely a question must be of the most expensive tier to be worth that tier's budget."""
     most_expensive: str
     cheapest: str
+    max_harm: Mapping[str, float] | None = None
+    """Harm limits by tier; None: there is none."""
+
+    def prices(self, ratio: float) -> dict[str, float]:
+        """By tier, what a mistake costs at cost ratio r: the mean by label."""
+        return expected_costs(self.questions, at_ratio(self.costs, ratio))
 
     def record(self) -> dict[str, object]:
         """The plan as JSON."""
@@ -83,48 +104,63 @@ class Plan:
 def make_plan(
     curves: Mapping[str, Curve],
     costs: Mapping[str, float],
-    counts: Mapping[str, int],
+    counts: Mapping[str, int] | Questions,
     total: int,
     floor: int | None = None,
     *,
     pair: Mapping[str, int] | None = None,
-    ratios: Iterable[float] = RATIOS,
     mix: bool = False,
+    max_harm: Limits | None = None,
 ) -> Plan:
-    """Plan the budgets of ``curves`` under ``total`` tokens for ``counts`` samples."""
-    best = allocate(curves, costs, counts, total, floor, mix=mix)
+    """Plan the budgets of ``curves`` under ``total`` tokens for ``counts`` samples.
+
+    ``counts``: by tier, or where tiers were read by a signal and labels are known, by tier and label: then mistakes
+    cost by the label, and budgets are chosen at the mean cost of what is read as each tier. ``max_harm``: harm limits
+    by tier, which every choice keeps (``harm``); the pair is compared as it is.
+    """
+    questions = {tier: {tier: n} if not isinstance(n, Mapping) else n for tier, n in counts.items()}
+    sizes = {tier: n if not isinstance(n, Mapping) else sum(n.values()) for tier, n in counts.items()}
+    labelled = any(set(by_label) != {tier} for tier, by_label in questions.items())
+    prices = expected_costs(questions, costs) if labelled else dict(costs)
+    best = allocate_within(curves, prices, sizes, total, floor, max_harm, mix=mix)
     _check_costs(costs)
     most_expensive, cheapest = extremes(costs)
-    uniform = _uniform_budget(curves, total // sum(counts.values()))
+    samples = sum(sizes.values())
+    even = uniform_at(curves, best.spent / samples)
 
-    def uniform_cwe(prices: Mapping[str, float]) -> float | None:
-        return None if uniform is None else cwe_at(curves, dict.fromkeys(curves, uniform), prices, counts)
+    def row(ratio: float) -> RatioRow:
+        at = expected_costs(questions, at_ratio(costs, ratio))
+        optimum = allocate_within(curves, at, sizes, total, floor, max_harm)
+        same = uniform_at(curves, optimum.spent / samples)
+        even_cwe = None if same is None else same.cwe(at, sizes)
+        return RatioRow(float(ratio), optimum.budgets, optimum.spent / samples, optimum.cwe, even_cwe)
 
-    rows = []
-    for ratio in ratios if len(curves) > 1 else ():
-        prices = _at_ratio(costs, ratio)
-        optimum = allocate(curves, prices, counts, total, floor)
-        rows.append(RatioRow(float(ratio), optimum.budgets, optimum.cwe, uniform_cwe(prices)))
+    own = own_ratio(costs)
     changes, confidence = None, None
     if len(curves) == 2:
-        permitted = above_floor(curves, floor)
-        sizes = {"high": counts[most_expensive], "low": counts[cheapest]}
-        changes = change_ratios(permitted[most_expensive], permitted[cheapest], total, counts=sizes)
-        ratio = costs[most_expensive] / costs[cheapest]
-        below = [change.ratio for change in changes if change.ratio <= ratio]
-        confidence = required_confidence(ratio, below[-1]) if below else None
+        permitted = above_floor(within_limits(curves, max_harm or {}, total // samples), floor)
+        each = {"high": sizes[most_expensive], "low": sizes[cheapest]}
+        found = change_ratios(permitted[most_expensive], permitted[cheapest], total, counts=each)
+        stated = [replace(change, ratio=_stated_ratio(change.ratio, questions, costs)) for change in found]
+        changes = tuple(change for change in stated if change.ratio < math.inf)
+        below = [change.ratio for change in changes if change.ratio <= own]
+        confidence = required_confidence(own, below[-1]) if below else None
     return Plan(
         costs=dict(costs),
-        counts=dict(counts),
+        costs_as_read=None if prices == costs else prices,
+        counts=sizes,
+        questions=questions,
         allocation=best,
-        uniform_budget=uniform,
-        uniform_cwe=uniform_cwe(costs),
-        ratios=tuple(rows),
+        uniform_budget=None if even is None else even.tokens,
+        uniform_cwe=None if even is None else even.cwe(prices, sizes),
+        uniform_interpolated=even is not None and even.interpolated,
+        ratios=tuple(row(ratio) for ratio in sorted({*RATIOS, own})) if len(curves) > 1 else (),
         changes=changes,
-        pair=None if pair is None else _pair_row(curves, costs, counts, uniform, pair),
+        pair=None if pair is None else _pair_row(curves, costs, questions, pair),
         required_confidence=confidence,
         most_expensive=most_expensive,
         cheapest=cheapest,
+        max_harm=max_harm or None,
     )
 
 
@@ -150,47 +186,44 @@ def _check_costs(costs: Mapping[str, float]) -> None:
             )
 
 
-def _at_ratio(costs: Mapping[str, float], ratio: float) -> dict[str, float]:
-    """Costs with the most expensive at ``ratio`` times the cheapest; those between keep their rank on a log scale.
+def _stated_ratio(ratio: float, questions: Questions, costs: Mapping[str, float]) -> float:
+    """The ratio of the stated costs of two tiers at which the mean costs of what is read as each have this ratio.
 
-    c' = c_min r^(log(c / c_min) / log(c_max / c_min)); if all costs are equal, only the most expensive moves.
+    With p of what is read as high-cost labelled low and q of what is read as low-cost labelled high, the means are
+    ``(1 - p) r + p`` and ``q r + 1 - q``. Their ratio stays below ``(1 - p) / q``: inf beyond.
     """
-    most_expensive, cheapest = extremes(costs)
-    least, span = costs[cheapest], math.log(costs[most_expensive] / costs[cheapest])
-    if span == 0:
-        return {**costs, most_expensive: ratio * least}
-    return {tier: least * ratio ** (math.log(cost / least) / span) for tier, cost in costs.items()}
-
-
-def _uniform_budget(curves: Mapping[str, Curve], mean: int) -> int | None:
-    """The largest budget measured in every tier that a uniform split of the total affords."""
-    shared = set.intersection(*(set(curve.budgets) for curve in curves.values()))
-    return max((budget for budget in shared if budget <= mean), default=None)
+    high, low = extremes(costs)
+    p, q = (questions[tier].get(other, 0) / sum(questions[tier].values()) for tier, other in ((high, low), (low, high)))
+    rise = (1 - p) - ratio * q
+    return (ratio * (1 - q) - p) / rise if rise > 0 and math.isfinite(ratio) else math.inf
 
 
 def _pair_row(
-    curves: Mapping[str, Curve],
-    costs: Mapping[str, float],
-    counts: Mapping[str, int],
-    uniform: int | None,
-    pair: Mapping[str, int],
+    curves: Mapping[str, Curve], costs: Mapping[str, float], questions: Questions, pair: Mapping[str, int]
 ) -> PairRow:
+    """The pair against uniform at the pair's own mean."""
     if set(pair) != set(curves) or len(pair) != 2:
         raise BadInput(f"a pair names a budget for each of two tiers, {' and '.join(curves)}, not {dict(pair)}")
-    if uniform is None:
-        raise BadInput("there is no budget measured in both tiers to compare the pair with")
     high, low = extremes(costs)
+    sizes = {tier: sum(by_label.values()) for tier, by_label in questions.items()}
+    even = uniform_at(curves, sum(sizes[tier] * budget for tier, budget in pair.items()) / sum(sizes.values()))
+    if even is None:
+        raise BadInput("the pair's mean budget was not measured in both tiers, so there is no uniform to compare with")
     before, after = (
-        {"high": curves[high].error(budgets[high]), "low": curves[low].error(budgets[low])}
-        for budgets in (dict.fromkeys(curves, uniform), pair)
+        {"high": errors[high], "low": errors[low]}
+        for errors in (even.errors, {tier: curves[tier].error(budget) for tier, budget in pair.items()})
     )
     # Rates weigh tiers alike; with tiers of unequal size a mistake of the larger one counts more often.
-    ratio = break_even(before, after) * counts[low] / counts[high]
+    weight = sizes[low] / sizes[high]
+    ratio, below = break_even(before, after), pays_below(before, after)
+    ratio = ratio if ratio == 0 else _stated_ratio(ratio * weight, questions, costs)
+    below = None if below is None else _stated_ratio(below * weight, questions, costs)
     return PairRow(
         budgets=dict(pair),
-        cwe=cwe_at(curves, pair, costs, counts),
+        cwe=cwe_at(curves, pair, expected_costs(questions, costs), sizes),
         break_even=ratio,
-        required_confidence=required_confidence(costs[high] / costs[low], ratio),
+        required_confidence=required_confidence(own_ratio(costs), ratio),
+        pays=format_pays(ratio, below),
     )
 
 

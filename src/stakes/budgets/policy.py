@@ -5,19 +5,11 @@
     decision.tier, decision.budget, decision.why      # 'high', 576, 'keyword "total"'
 
 One JSON file without timestamps, written atomically. Two policies are equal when their tiers and budgets are.
-
-A policy looks better than it is on what it was calibrated on. So its file holds, for every document and image of its
-calibration, twelve hex digits of a digest, sorted: whoever has a document can check whether it is among them, and
-nobody can read a name back. Images count too, because one page may go by another document's name in another file. Two
-sets of 1,000 documents that share nothing are taken for overlapping with a probability of about 1.4e-8.
-
-    policy.documents                                 # ('00a3…', '01f7…', …), None in files that do not have them
-    is_held_out(policy, documents=["invoice-17"])    # True: held out; False: calibrated on it; None: not known
+``save`` writes schema 2. Files of schema 1 load too: they lack the model, the metric and what else schema 2 has.
 """
 
-import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -26,17 +18,22 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from stakes.budgets.curve import MOST_TOKENS, Curve, above_floor
 from stakes.budgets.per_request import PerRequestPlan
-from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.files import write_whole
+from stakes.models.identity import ModelName
 from stakes.signals import KeywordRule, Prompt, Signal, from_dict, to_dict
 from stakes.signals.prompt import text_of
 from stakes.signals.serialize import must_be_given
+from stakes.tiers import at_ratio, expected_costs, own_ratio
 
-SCHEMA: Literal[1] = 1
+SCHEMA: Literal[2] = 2
+READABLE = (1, 2)
 DIGITS = 12
 Digest = Annotated[str, Field(pattern=f"^[0-9a-f]{{{DIGITS}}}$")]
 Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+# Part of schema 2, and not used by this version. A file that sets one is refused: serving it otherwise would be wrong.
+RESERVED, RESERVED_OF_TIERS = ("trim", "confidence"), ("escalate", "review_below", "predictor")
 
 
 class TierPlan(BaseModel):
@@ -51,6 +48,14 @@ class TierPlan(BaseModel):
     """An upper bound on how often its answers differ from those at full budget."""
     expected_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """The mean cost of a mistake by label, over the calibration's questions read as this tier; None: ``cost``."""
+    questions: dict[str, Annotated[int, Field(ge=0)]] | None = None
+    """The calibration's questions read as this tier, by label (without labels, all as its own); None: not known."""
+    escalate: Any = None
+    """Reserved: ``{to, below}``, a second budget for answers whose confidence is lower."""
+    review_below: Any = None
+    """Reserved: the confidence below which a person reviews the answer."""
+    predictor: Any = None
+    """Reserved: how a budget is predicted from the image."""
 
     @property
     def chosen_at(self) -> float:
@@ -79,14 +84,23 @@ class Policy(BaseModel):
     """Budgets by tier with everything needed to apply and to audit them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-    schema_version: Literal[1] = Field(default=SCHEMA, alias="schema")
+    schema_version: Literal[2] = Field(default=SCHEMA, alias="schema")
+    model: ModelName | None = None
+    """How the model of the calibration was named; None in files of schema 1 and for a model that was not loaded."""
     family: str = "qwen2.5-vl"
     mechanism: Literal["resolution", "deletion"] = "resolution"
     selector: str | None = None  # which tokens deletion keeps; None in older files
     basis: Literal["answers", "legibility"] = "answers"  # legibility: what can be read, not a VLM's error
+    metric: str | None = None  # what answers were graded by; None in files of schema 1
+    trim: Any = None
+    """Reserved: whether blank margins are cut off."""
+    confidence: Any = None
+    """Reserved: the statistic that thresholds are about."""
     mean_budget: Tokens
     floor: Tokens = 1
     burst: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
+    max_harm: dict[str, Share] | None = None
+    """By tier, how much its error may rise over uniform at the same tokens; None: no limit."""
     tiers: dict[str, TierPlan] = Field(min_length=1)
     signal: dict[str, Any] = Field(default_factory=lambda: to_dict(KeywordRule()))
     estimator: str = "raw"
@@ -98,14 +112,32 @@ class Policy(BaseModel):
     _own_reader: Signal | None = PrivateAttr(default=None)
     _curves: dict[str, Curve] = PrivateAttr(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_schema_1(cls, record: Any) -> Any:
+        if isinstance(record, Mapping) and record.get("schema") == 1 and record["schema"] is not True:
+            return {**record, "schema": SCHEMA}  # what schema 2 adds is empty
+        return record
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name, plan in self.tiers.items():
             if plan.budget < self.floor:
                 raise BadInput(f"tier {name!r} has budget {plan.budget}, below the floor of {self.floor}")
+            if unknown := set(plan.questions or ()) - set(self.tiers):
+                raise BadInput(f"the questions of tier {name!r} name {min(unknown)!r}, which is no tier of this policy")
+        for name in self.max_harm or {}:
+            if name not in self.tiers:
+                raise BadInput(
+                    f"max_harm limits tier {name!r}, which this policy does not have; its tiers are "
+                    f"{', '.join(self.tiers)}"
+                )
+        self._check_reserved()
         if self.selector is not None and self.mechanism != "deletion":
             raise BadInput(f"selector {self.selector!r} says which tokens deletion keeps; this is a resolution policy")
         if self.per_request is not None:
+            if self.max_harm:
+                raise BadInput("max_harm is about budgets by tier, and per-request costs have none; leave one out")
             drawn = {name: curve for name, plan in self.tiers.items() if (curve := plan.chosen_on)}
             self._curves = above_floor(drawn, self.floor)
             if len({curve.budgets for curve in self._curves.values()}) != 1 or len(drawn) != len(self.tiers):
@@ -117,10 +149,47 @@ class Policy(BaseModel):
             self._own_reader = self._reader
         return self
 
+    def _check_reserved(self) -> None:
+        """Refuse what this version would have to ignore."""
+        fields = {name: getattr(self, name) for name in RESERVED}
+        for tier, plan in self.tiers.items():
+            fields |= {f"{name} of tier {tier!r}": getattr(plan, name) for name in RESERVED_OF_TIERS}
+        for name, value in fields.items():
+            if value is not None and value is not False:
+                raise BadInput(
+                    f"{name} is {json.dumps(value, default=str):.60}, which this version of stakes cannot do; set it "
+                    "to null, or use the policy with the version that made it"
+                )
+
     @property
     def costs(self) -> dict[str, float]:
         """The cost of a mistake, by tier."""
         return {name: plan.cost for name, plan in self.tiers.items()}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The calibration's questions by tier as read, of the tiers for which that is known."""
+        drawn = {name: max(plan.curve.counts) for name, plan in self.tiers.items() if plan.curve is not None}
+        return drawn | {name: sum(plan.questions.values()) for name, plan in self.tiers.items() if plan.questions}
+
+    def costs_as_read(self, ratio: float | None = None) -> dict[str, float]:
+        """By tier as read, the mean cost of a mistake by label: what budgets are chosen at.
+
+        ``ratio``: at this ratio of the stated costs (``tiers.at_ratio``). Where labels and readings agree, or labels
+        are not known, these are the stated costs.
+        """
+        if ratio is None or ratio == own_ratio(self.costs):
+            return {name: plan.chosen_at for name, plan in self.tiers.items()}
+        stated = at_ratio(self.costs, ratio)
+        return expected_costs({name: plan.questions or {} for name, plan in self.tiers.items()}, stated)
+
+    @property
+    def origin(self) -> str:
+        """Where its budgets come from, in words."""
+        if self.fingerprint == "uncalibrated":
+            return "chosen, not calibrated"
+        model = "a model that it does not name" if self.model is None else str(self.model)
+        return f"calibrated with {model}" + ("" if self.metric is None else f", graded {self.metric}")
 
     @property
     def reader(self) -> Signal:
@@ -181,7 +250,10 @@ class Policy(BaseModel):
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all: a reader never sees half a policy."""
         left_out: dict[str, Any] = {name: True for name in ("per_request", "documents") if getattr(self, name) is None}
-        left_out["tiers"] = {name: {"expected_cost"} for name, plan in self.tiers.items() if plan.expected_cost is None}
+        left_out["tiers"] = {
+            name: {field for field in ("expected_cost", "questions") if getattr(plan, field) is None}
+            for name, plan in self.tiers.items()
+        }
         text = json.dumps(self.model_dump(by_alias=True, exclude=left_out), indent=1, ensure_ascii=False) + "\n"
         write_whole(Path(path), text)
 
@@ -203,72 +275,14 @@ class Policy(BaseModel):
             raise BadInput(f"{source} is not a policy: it holds a {type(record).__name__}, not an object")
         if "schema" not in record:
             raise BadInput(f"{source} is not a policy file: it has no schema; stakes calibrate writes one")
-        if record["schema"] != SCHEMA or isinstance(record["schema"], bool):  # True equals 1
-            raise BadInput(f"{source} has schema {record.get('schema')!r}; this version of stakes reads {SCHEMA}")
+        if record["schema"] not in READABLE or isinstance(record["schema"], bool):  # True equals 1
+            raise BadInput(
+                f"{source} has schema {record['schema']!r}; this version of stakes reads 1 and 2; update stakes, or "
+                "calibrate again"
+            )
         try:
             return cls.model_validate(dict(record))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "policy"
             raise BadInput(f"{source}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
-
-
-def sealed(policy: Policy) -> Policy:
-    """The policy with digests of all that its certificate rests on in the certificate; unchanged without one."""
-    if policy.certificate is None:
-        return policy
-    return policy.model_copy(update={"certificate": {**policy.certificate, "digest": _part_digests(policy)}})
-
-
-def edited_parts(policy: Policy) -> list[str]:
-    """What was changed since the certificate was made, such as ``costs``; of an old one, budgets only are compared."""
-    certificate = policy.certificate or {}
-    if isinstance(before := certificate.get("digest"), Mapping):
-        edited = {name for name, digest in _part_digests(policy).items() if before.get(name) != digest}
-    else:
-        edited = set() if certificate.get("budgets") == policy.budgets else {"budgets"}
-    return sorted(edited | ({"signal"} if policy.reads_otherwise else set()))
-
-
-def _part_digests(policy: Policy) -> dict[str, str]:
-    """A digest of each part that a certificate rests on."""
-    certificate, tiers = policy.certificate or {}, policy.tiers.items()
-    parts = {
-        "budgets": [policy.budgets, certificate.get("budgets"), policy.floor],
-        "costs": {name: [plan.cost, plan.expected_cost] for name, plan in tiers},
-        "mean": policy.mean_budget,
-        "signal": policy.signal,
-        "confidence": certificate.get("confidence"),
-        "curves": {name: plan.model_dump(include={"curve", "fitted"}) for name, plan in tiers},
-        "bounds": {key: value for key, value in certificate.items() if key not in ("digest", "confidence", "budgets")},
-        "setting": [policy.family, policy.mechanism, policy.selector, policy.basis],
-    }
-    texts = {name: json.dumps(part, sort_keys=True, default=str) for name, part in parts.items()}
-    return {name: hashlib.blake2b(text.encode(), digest_size=8).hexdigest() for name, text in texts.items()}
-
-
-def document_digests(names: Iterable[str]) -> set[str]:
-    """Short digests of names of documents and images; an image's name is its own digest."""
-    encoded = [name.encode("utf-8", "backslashreplace") for name in names]
-    return {hashlib.blake2b(name, digest_size=DIGITS // 2).hexdigest() for name in encoded}
-
-
-def calibration_digests(samples: Iterable[Sample]) -> tuple[str, ...]:
-    """The digests that a policy calibrated on these samples stores."""
-    names = [name for one in samples for name in (one.named or one.document, one.document, one.digest)]
-    return tuple(sorted(document_digests(names)))
-
-
-def is_held_out(
-    policy: Policy, documents: Collection[str], images: Collection[str] = (), calibrated_on: Collection[str] = ()
-) -> bool | None:
-    """Whether the policy was calibrated on none of these; None where it is not known what it was calibrated on.
-
-    ``images``: digests of the image files, where they are known. ``calibrated_on``: names of documents that the policy
-    was calibrated on, for a policy that does not store them itself.
-    """
-    if not set(documents).isdisjoint(calibrated_on):
-        return False
-    if policy.documents is not None:
-        return document_digests([*documents, *images]).isdisjoint(policy.documents)
-    return True if calibrated_on else None

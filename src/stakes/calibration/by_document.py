@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from stakes.budgets.curve import Curve
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
+from stakes.tiers import expected_costs
 
 Table = NDArray[np.int64]
 PARTS = 4
@@ -82,10 +83,14 @@ class ByDocument:
 
     def expected_costs(self, costs: Mapping[str, float]) -> dict[str, float]:
         """By tier, the mean cost of a mistake: its own cost, or where labels are known the mean over them."""
+        return dict(costs) if self.labelled is None else expected_costs(self.questions, costs)
+
+    @cached_property
+    def questions(self) -> dict[str, dict[str, int]]:
+        """Questions by tier as read and by label; without labels, all under the tier's own name."""
         if self.labelled is None:
-            return dict(costs)
-        counts = {(tier, label): n for label, part in self.labelled.items() for tier, n in part.counts.items()}
-        return expected_costs(counts, costs)
+            return {tier: {tier: count} for tier, count in self.counts.items()}
+        return {tier: {label: part.counts[tier] for label, part in self.labelled.items()} for tier in self.wrong}
 
     def parts(self, number: int) -> list[NDArray[np.int64]]:
         """Rows of the documents, divided into ``number`` parts that are alike in what they ask.
@@ -158,20 +163,6 @@ def _cells(outcomes: Iterable[Outcome]) -> dict[tuple[str, str, int], list[int]]
         cell[0] += not outcome.correct
         cell[1] += 1
     return cells
-
-
-def expected_costs(counts: Mapping[tuple[str, str], int], costs: Mapping[str, float]) -> dict[str, float]:
-    """By tier, the mean cost of a mistake by label, from the number of questions of each (tier, label).
-
-    >>> expected_costs({("high", "high"): 9, ("high", "low"): 1, ("low", "low"): 10}, {"high": 5, "low": 1})
-    {'high': 4.6, 'low': 1.0}
-    """
-    found = {}
-    for tier, own in costs.items():
-        read = {label: n for (reading, label), n in counts.items() if reading == tier}
-        misread = any(n for label, n in read.items() if label != tier)
-        found[tier] = sum(costs[label] * n for label, n in read.items()) / sum(read.values()) if misread else float(own)
-    return found
 
 
 def limit_questions(questions: Iterable[tuple[str, str]], limit: int) -> set[str]:

@@ -14,7 +14,6 @@ set of outcomes and nothing else: a run that was killed and resumed gives the sa
 "Calibrate-Then-Allocate".
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,17 +22,19 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from stakes.budgets.curve import Curve, budgets_to_measure
+from stakes.budgets.digests import calibration_digests, sealed
+from stakes.budgets.harm import Limits, check_limits
 from stakes.budgets.plan import check_feasible, make_plan
-from stakes.budgets.policy import Policy, TierPlan, calibration_digests, sealed
+from stakes.budgets.policy import Policy, TierPlan
+from stakes.budgets.uniform import largest_within
 from stakes.calibration.adaptive.sampler import AdaptiveSampling
-from stakes.calibration.by_document import ByDocument, by_document, check_split, limit_questions
-from stakes.calibration.certify.ceiling import check_even
-from stakes.calibration.certify.certificate import Certificate, Certification, certify
+from stakes.calibration.by_document import ByDocument, by_document
+from stakes.calibration.certify.certificate import Certificate, Certification, certify, check_certifiable
 from stakes.calibration.certify.drift import disagreements
 from stakes.calibration.estimators import DEFAULT, ChosenBudgets, Terms, check_estimator, choose
-from stakes.calibration.holdout import HeldOut, held_out, uniform_budget
-from stakes.calibration.measure import Measurement, choosing_part, costs_by_label, measure
-from stakes.calibration.per_request import calibrate_per_request
+from stakes.calibration.holdout import HeldOut, held_out
+from stakes.calibration.measure import Measurement, choosing_part, measure, questions_by_label
+from stakes.calibration.per_request import calibrate_per_request, errors_by_label
 from stakes.calibration.reading import DEFAULT as DEFAULT_SIGNAL
 from stakes.calibration.reading import SettledTiers, check_tiers, default_signal, settle_tiers, usable_labels
 from stakes.calibration.result import Calibration
@@ -43,9 +44,10 @@ from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.runner import RunOptions
 from stakes.evaluation.samples import answerable, basis_of, prepare_samples
 from stakes.models import VLM, load
-from stakes.models.identity import family_of
+from stakes.models.identity import family_of, model_name
 from stakes.signals import Signal, to_dict
 from stakes.signals.named import named_signal
+from stakes.tiers import expected_costs
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class CalibrationOptions:
     """Skip answers that will hardly change the choice."""
     certification: Certification | None = None
     """Choose on a quarter of the documents, certify on the others, and ship only what holds."""
+    max_harm: float | Limits | None = None
+    """How much the error of a tier, or of each, may rise over uniform at the same tokens (``budgets.harm``)."""
     per_request: bool = False
     """Spend by each request's expected cost. The samples' tiers must be labels; the signal predicts them."""
     run: RunOptions = field(default_factory=RunOptions)
@@ -82,6 +86,10 @@ class CalibrationOptions:
             )
         if self.per_request and self.certification is not None:
             raise BadInput("a certificate is about budgets by tier, and per-request costs have none; choose one")
+        if self.per_request and self.max_harm is not None:
+            raise BadInput("a harm limit is about budgets by tier, and per-request costs have none; choose one")
+        if self.certification is not None and self.certification.max_harm not in (None, self.max_harm):
+            raise BadInput("give max_harm in the options of the calibration; its certificate takes it from there")
 
 
 def calibrate(
@@ -155,19 +163,21 @@ def _calibrate(
     options: CalibrationOptions,
 ) -> Calibration:
     """The four steps, the checks between them, and the policy; ``samples`` are prepared."""
-    floor, estimator = options.floor, options.estimator
+    floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
     budgets = budgets_to_measure(options.grid, mean_budget, floor)
     samples, excluded = answerable(model, samples, log)
-    samples = _check_certifiable(samples, costs, options.certification)
+    if options.certification is not None:
+        samples = check_certifiable(samples, costs, options.certification)
     check_tiers(samples, costs, signal)
     labels = usable_labels(samples, costs)
-    counts = Counter(sample.tier for sample in samples)
-    prices = costs_by_label(samples, costs, labels)
-    terms = Terms(prices, {tier: counts[tier] for tier in costs}, mean_budget * len(samples), floor)
+    questions = questions_by_label(samples, costs, labels)
+    counts = {tier: sum(by_label.values()) for tier, by_label in questions.items()}
+    terms = Terms(expected_costs(questions, costs), counts, mean_budget * len(samples), floor, max_harm=limits)
     check_feasible(costs, terms.counts, terms.total, budgets, floor)
     sampling, choice = options.sampling, terms
     if sampling is not None and options.certification is not None:
-        sampling, choice = choosing_part(samples, sampling, terms, costs, labels, uniform_budget(budgets, mean_budget))
+        uniform, confidence = largest_within(budgets, mean_budget), options.certification.confidence
+        sampling, choice = choosing_part(samples, sampling, terms, costs, labels, uniform, confidence)
     measured = measure(model, samples, budgets, log, options.setting, options.run, terms=choice, sampling=sampling)
     outcomes, adaptive = measured.outcomes, measured.adaptive
     tables = by_document(outcomes, costs, labels)
@@ -184,14 +194,17 @@ def _calibrate(
     monitored = adaptive is None and basis != "legibility"
     curves = tables.curves()
     policy = Policy(
+        model=model_name(model),
         family=family_of(model),
         mechanism="deletion" if options.setting.mechanism == "deletion" else "resolution",
         selector=options.setting.selector,
         basis="legibility" if basis == "legibility" else "answers",
+        metric=options.setting.metric,
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
+        max_harm=limits,
         tiers=_tier_plans(
-            costs, terms, shipped, curves, chosen.curves, disagreements(outcomes, shipped) if monitored else {}
+            costs, questions, shipped, curves, chosen.curves, disagreements(outcomes, shipped) if monitored else {}
         ),
         signal=to_dict(signal),
         estimator=estimator,
@@ -209,7 +222,7 @@ def _calibrate(
         policy=policy,
         curves=curves,
         fitted=chosen.curves,
-        plan=make_plan(chosen.curves, terms.costs, terms.counts, terms.total, floor, pair=pair),
+        plan=make_plan(chosen.curves, costs, questions, terms.total, floor, pair=pair, max_harm=limits),
         run=measured.run,
         excluded=excluded,
         native_tokens=round(sum(native.values()) * len(samples) / len(native)),  # adaptive sampling leaves some out
@@ -217,6 +230,7 @@ def _calibrate(
         why_not_held_out=why_not,
         certificate=certificate,
         adaptive=adaptive,
+        request_errors=errors_by_label(policy, samples, chosen.curves) if options.per_request else None,
     )
 
 
@@ -231,34 +245,20 @@ def _certificate(
     """The certificate, where one is requested: of its own choice, or of the one that adaptive sampling made."""
     if options.certification is None:
         return None
-    goal, estimator, floor = options.certification, options.estimator, options.floor
+    goal, estimator, floor = replace(options.certification, max_harm=options.max_harm), options.estimator, options.floor
     made, made_on = (None, ()) if sampling is None else (chosen, sampling.chosen_on)
     return certify(tables, costs, mean_budget, goal, estimator=estimator, floor=floor, chosen=made, chosen_on=made_on)
 
 
-def _check_certifiable(
-    samples: Sequence[Sample], costs: Mapping[str, float], certification: Certification | None
-) -> Sequence[Sample]:
-    """The samples that count; what cannot be certified is refused before any answer."""
-    if certification is None:
-        return samples
-    limit = certification.max_per_document
-    if limit is not None:
-        counted = limit_questions([(sample.id, sample.document) for sample in samples], limit)
-        samples = [sample for sample in samples if sample.id in counted]
-    tiers = dict.fromkeys([*costs, *(sample.tier for sample in samples)])
-    check_even(check_split([(sample.document, sample.tier) for sample in samples], tiers), limit)
-    return samples
-
-
 def _tier_plans(
     costs: Mapping[str, float],
-    terms: Terms,
+    questions: Mapping[str, Mapping[str, int]],
     budgets: Mapping[str, int],
     curves: Mapping[str, Curve],
     fitted: Mapping[str, Curve],
     disagreement: Mapping[str, float],
 ) -> dict[str, TierPlan]:
+    expected = expected_costs(questions, costs)
     return {
         tier: TierPlan(
             cost=costs[tier],
@@ -266,7 +266,8 @@ def _tier_plans(
             curve=curve,
             fitted=None if fitted[tier] == curve else fitted[tier],
             disagreement=disagreement.get(tier),
-            expected_cost=None if terms.costs[tier] == costs[tier] else terms.costs[tier],
+            expected_cost=None if expected[tier] == costs[tier] else expected[tier],
+            questions=dict(questions[tier]),
         )
         for tier, curve in curves.items()
     }
@@ -283,6 +284,8 @@ def _held_out(
     if measured.adaptive is not None:
         return None, "adaptive sampling does not ask every question at every budget"
     try:
-        return held_out(measured.outcomes, costs, mean_budget, options.floor, options.estimator, labels), ""
+        return held_out(
+            measured.outcomes, costs, mean_budget, options.floor, options.estimator, labels, options.max_harm
+        ), ""
     except StakesError as error:
         return None, str(error)

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from stakes.aliases import ESTIMATORS as REPLACED
 from stakes.budgets.allocate import Allocation, allocate
 from stakes.budgets.curve import Curve, above_floor
+from stakes.budgets.harm import Limits, allocate_within, within_limits
 from stakes.calibration.by_document import ByDocument
-from stakes.errors import BadInput
+from stakes.errors import BadInput, InfeasibleBudget
 
 Array = NDArray[np.float64]
 Estimator = Callable[[Mapping[str, Curve], ByDocument | None], dict[str, Curve]]
@@ -37,7 +38,7 @@ WIDE = 3.0  # a, s and a_t: any level, any common slope
 
 @dataclass(frozen=True)
 class Terms:
-    """What budgets are chosen for: costs and samples by tier, the total, and the smallest budgets permitted."""
+    """What budgets are chosen for: costs and samples by tier, the total, and which budgets are permitted."""
 
     costs: Mapping[str, float]
     counts: Mapping[str, int]
@@ -45,11 +46,18 @@ class Terms:
     floor: int | None = None
     floors: Mapping[str, int] | None = None
     """Of single tiers, on top of ``floor``."""
+    max_harm: Limits | None = None
+    """By tier, how much its error may rise over uniform (``budgets.harm``)."""
 
     def allocate(self, curves: Mapping[str, Curve]) -> Allocation:
         """The optimum of these curves on these terms."""
-        floors = self.floors or {}
-        permitted = {tier: above_floor({tier: curve}, floors.get(tier))[tier] for tier, curve in curves.items()}
+        if not self.floors:
+            return allocate_within(curves, self.costs, self.counts, self.total, self.floor, self.max_harm)
+        permitted = within_limits(curves, self.max_harm or {}, self.total // sum(self.counts.values()))
+        for tier, least in self.floors.items():
+            if permitted[tier].budgets[-1] < least <= curves[tier].budgets[-1]:
+                raise InfeasibleBudget(f"no budget of tier {tier!r} from {least} up is within its harm limit")
+            permitted |= above_floor({tier: permitted[tier]}, least)
         return allocate(permitted, self.costs, self.counts, self.total, self.floor)
 
 

@@ -9,32 +9,38 @@ The log holds each (sample, budget) once, whichever arms it serves. Which arm as
 other costs without a model.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from stakes.budgets.policy import Policy, is_held_out
+from stakes.budgets.digests import is_held_out
+from stakes.budgets.policy import Policy
 from stakes.calibration.arms.comparison import Comparison, compare
-from stakes.calibration.arms.plan import ARMS, ArmPlan, decisions, plan_arms
+from stakes.calibration.arms.plan import ARMS, ArmPlan, plan_arms
+from stakes.calibration.arms.plan_file import (
+    check_planned,
+    labels_and_unit,
+    plan_key,
+    read_about,
+    read_plan,
+    read_record,
+)
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import (
-    Fingerprint,
     Setting,
     fingerprint_of,
-    json_digest,
     resumable_outcomes,
     save_json,
     sidecar,
 )
-from stakes.evaluation.grading import grade, is_correct
+from stakes.evaluation.grading import DEFAULT_METRIC, grade, is_correct
 from stakes.evaluation.outcome_log import Outcome, read_outcomes
 from stakes.evaluation.runner import RunOptions, run
 from stakes.evaluation.samples import Excluded, answerable, basis_of
 from stakes.evaluation.statistics import RATIOS
 from stakes.models.base import VLM
+from stakes.models.identity import model_name
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Evaluation:
     held_out: bool | None
     """False: the policy was calibrated on some of these documents; None: it is not known what it was calibrated on."""
     same_model: bool | None
-    """Whether the model is the one that the policy was calibrated with."""
+    """Whether the model is the one that the policy was calibrated with; None: not known."""
     answered: int
     seconds: float
     basis: str = "answers"
@@ -57,10 +63,16 @@ class Evaluation:
     """Samples that the model could not be asked."""
     same_signal: bool | None = None
     """False: the policy's signal was changed since; None: it is not known which one it had."""
+    model: str | None = None
+    """How the model that answered was named."""
+    differences: tuple[str, ...] = ()
+    """What was not as in the calibration (model, metric, signal), in sentences that come before any conclusion."""
 
     def record(self) -> dict[str, object]:
         """Everything but the answers, as JSON."""
         return {
+            "differences": list(self.differences),
+            "model": self.model,
             **self.comparison.record(),
             "total": self.plan.total,
             "counted": self.plan.counted,
@@ -88,6 +100,8 @@ class EvaluationOptions:
     calibrated_on: Collection[str] = ()
     """Documents that the policy has seen, for an older one that does not keep them itself; without either,
     ``held_out`` is None, unless these are the calibration's very questions."""
+    read_by: str = ""
+    """How the samples' tiers were read, where not by the policy's signal, such as ``as labelled``."""
     run: RunOptions = field(default_factory=RunOptions)
 
 
@@ -101,7 +115,7 @@ def evaluate(
 ) -> Evaluation:
     """Spend the policy's total in every arm and compare; the log resumes like a calibration's."""
     options = options or EvaluationOptions()
-    setting = options.setting or Setting(policy.mechanism, policy.selector)
+    setting = options.setting or Setting(policy.mechanism, policy.selector, policy.metric or DEFAULT_METRIC)
     if setting.mechanism != policy.mechanism:
         raise BadInput(f"the policy was calibrated by {policy.mechanism}; evaluate it by that, not {setting.mechanism}")
     if policy.selector is not None and setting.selector != policy.selector:
@@ -114,13 +128,17 @@ def evaluate(
         raise BadInput("arms are compared over whole documents, and these samples have fewer than two; give more pages")
     fingerprint = fingerprint_of(samples, model, setting)
     resumable_outcomes(Path(log), fingerprint)  # a log of another experiment is refused before its plan is replaced
-    key = _plan_key(samples, policy, fingerprint, options.arms)
+    key = plan_key(samples, policy, fingerprint, options.arms)
+    named = model_name(model)
+    answered_by = {"model": None if named is None else str(named), "digest": fingerprint.model}
+    about = {"key": key, "answered_by": answered_by, "read_by": options.read_by, **labels_and_unit(samples, policy)}
     path = sidecar(Path(log), "arms")
-    if path.exists() and _read(path).get("key") == key:
-        plan = _read_plan(path)
-    else:
-        plan = plan_arms(samples, policy, model, setting, options.arms)
-        save_json(path, {"key": key, **plan.record()})  # on disk before anything is answered
+    before = read_record(path) if path.exists() else {}
+    planned = before.get("key") == key
+    plan = read_plan(path) if planned else plan_arms(samples, policy, model, setting, options.arms)
+    if {**before, **about} != before:
+        save_json(path, {**plan.record(), **about})  # on disk before anything is answered
+        plan = read_plan(path)
     ran = run(model, samples, list(plan.budgets.values()), setting, log, options.run)
     outcomes = {
         arm: [ran.outcomes[sample.id, budget] for sample, budget in zip(samples, budgets, strict=True)]
@@ -128,17 +146,20 @@ def evaluate(
     }
     images = {sample.digest for sample in samples}
     same_data = f"data:{fingerprint.data}" in policy.fingerprint
+    same_model = is_same_model(policy, fingerprint.model)
     return Evaluation(
-        comparison=compare(outcomes, policy.costs, options.ratios),
+        comparison=compare(outcomes, policy.costs, options.ratios, labels=plan.labels, unit=plan.unit),
         plan=plan,
         deviation=plan.check_realised(outcomes),
         held_out=False if same_data else is_held_out(policy, documents, images, options.calibrated_on),
-        same_model=f"model:{fingerprint.model}" in policy.fingerprint,
+        same_model=same_model,
         answered=ran.answered,
         seconds=ran.seconds,
         basis=basis_of(model),
         excluded=excluded,
         same_signal=True,
+        model=answered_by["model"],
+        differences=_differences(policy, answered_by["model"], same_model, setting.metric, options.read_by),
     )
 
 
@@ -157,7 +178,8 @@ def regrade(
     documents' names. Arms of other budgets than the policy's are refused: it was calibrated again since.
     """
     path = sidecar(Path(log), "arms")
-    plan, same_signal = _read_plan(path), _same_signal(path, policy)
+    plan, same_signal = read_plan(path), check_planned(path, policy)
+    model, digest, read_by = read_about(path)
     if plan.per_request != (policy.per_request is not None):
         kinds = ("per-request costs", "one budget per tier")
         was, now = kinds if plan.per_request else kinds[::-1]
@@ -180,76 +202,54 @@ def regrade(
         if missing:
             raise BadInput(f"the log lacks {missing} of arm {arm!r}'s {len(keys)} answers; finish the evaluation first")
         arms[arm] = [outcomes[key] for key in keys]
+    comparison = compare(arms, costs or policy.costs, ratios, labels=plan.labels, unit=plan.unit)
+    same_model = is_same_model(policy, digest)
     return Evaluation(
-        comparison=compare(arms, costs or policy.costs, ratios),
+        comparison=comparison,
         plan=plan,
         deviation=plan.check_realised(arms),
         held_out=is_held_out(policy, {outcome.document for outcome in outcomes.values()}),
-        same_model=None,
+        same_model=same_model,
         answered=0,
         seconds=0.0,
         basis=policy.basis,
         same_signal=same_signal,
+        model=model,
+        differences=_differences(policy, model, same_model, comparison.metric, read_by),
     )
 
 
-def _plan_key(
-    samples: Sequence[Sample], policy: Policy, fingerprint: Fingerprint, arms: Sequence[str]
-) -> dict[str, object]:
-    """Everything that a plan of arms depends on; with an equal key a saved plan is used again."""
-    key: dict[str, object] = {
-        "run": fingerprint.run,
-        "floor": policy.floor,
-        "arms": list(arms),
-        "tiers": {tier: [plan.cost, plan.budget] for tier, plan in policy.tiers.items()},
-        "signal": json_digest(policy.signal),
-    }
-    if policy.per_request is not None:
-        key["decided"] = [[decision.budget, decision.cost] for decision in decisions(samples, policy)]
-        key["price"] = policy.per_request.price
-    return key
+def is_same_model(policy: Policy, digest: str | None) -> bool | None:
+    """Whether the policy was calibrated with the model of this digest (``fingerprint.model_digest``); None: not known.
 
-
-def _read_plan(path: Path) -> ArmPlan:
-    if not path.exists():
-        raise BadInput(f"there is no {path}, which says what each arm asked; it stands beside the log of an evaluation")
-    record = _read(path)
-    record.pop("key", None)
-    try:
-        return ArmPlan.from_record(record)
-    except (TypeError, ValueError, AttributeError):
-        raise _not_a_plan(path) from None
-
-
-def _same_signal(path: Path, policy: Policy) -> bool | None:
-    """Refuse arms of other budgets than the policy's; then, whether they were of its signal. None: an older file."""
-    key = _read(path).get("key")
-    if key is None:
+    A policy that was not calibrated, and the log of an older evaluation, do not say which model it was.
+    """
+    if digest is None or "model:" not in policy.fingerprint:
         return None
-    try:
-        planned, signal = {tier: int(budget) for tier, (_, budget) in key["tiers"].items()}, key.get("signal")
-    except (TypeError, ValueError, KeyError, AttributeError):
-        raise _not_a_plan(path) from None
-    if planned != policy.budgets:
-        was, now = (", ".join(f"{tier} {b}" for tier, b in budgets.items()) for budgets in (planned, policy.budgets))
-        raise BadInput(f"this evaluation is of budgets {was}; the policy's are {now}; run stakes evaluate again")
-    if policy.per_request is not None and key.get("price", policy.per_request.price) != policy.per_request.price:
-        raise BadInput(
-            f"this evaluation used a price of {key['price']} per token; the policy's is {policy.per_request.price}; "
-            "run stakes evaluate again"
+    return f"model:{digest}" in policy.fingerprint
+
+
+def _differences(
+    policy: Policy, model: str | None, same_model: bool | None, metric: str, read_by: str
+) -> tuple[str, ...]:
+    """What was not as in the policy's calibration."""
+    sentences, then = [], "another one" if policy.model is None else str(policy.model)
+    if same_model is None and None not in (policy.model, model):  # a policy without a fingerprint still has the name
+        same_model = model == then
+    if same_model is False and model == then:
+        sentences.append(
+            f"ANOTHER MODEL than the policy's: {model} has other weights, another prompt or another answer length than "
+            "when the policy was calibrated."
         )
-    return None if signal is None else bool(signal == json_digest(policy.signal))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path} cannot be read ({error}); remove it and evaluate again") from None
-    if not isinstance(record, dict):
-        raise _not_a_plan(path)
-    return record
-
-
-def _not_a_plan(path: Path) -> BadInput:
-    return BadInput(f"{path} is not a plan of arms; remove it and evaluate again")
+    elif same_model is False:
+        answered = "a model without a name" if model is None else model
+        sentences.append(
+            f"ANOTHER MODEL than the policy's: {answered} answered; the policy was calibrated with {then}."
+        )
+    if policy.metric not in (None, metric):
+        sentences.append(
+            f"ANOTHER METRIC than the policy's: graded {metric}; the policy was calibrated with {policy.metric}."
+        )
+    if read_by:
+        sentences.append(f"ANOTHER SIGNAL than the policy's: tiers are {read_by}.")
+    return tuple(sentences)

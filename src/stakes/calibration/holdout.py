@@ -1,8 +1,8 @@
 """Test a choice of budgets on documents that it was not made on, or as a signal would serve it.
 
 ``held_out``: documents are numbered in the order in which they first appear; budgets are chosen on the odd ones and
-compared on the even ones with the uniform budget, the largest measured one within the mean, at no more tokens than that
-takes: by CWE gain with an interval over whole documents. Questions on one page share its print, so a split by question
+compared on the even ones with the largest measured budget within the mean for all, at no more tokens than that takes:
+by CWE gain with an interval over whole documents. Questions on one page share its print, so a split by question
 would test on pages that the choice has seen. The halves need not hold tiers in the same proportion, so the choice may
 spend another mean on the second half than on the first: both means are reported.
 
@@ -18,9 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.frontier import frontier
+from stakes.budgets.harm import Limits, check_limits
+from stakes.budgets.uniform import largest_within
 from stakes.calibration.by_document import by_document
 from stakes.calibration.estimators import Terms, choose
-from stakes.errors import BadInput, InfeasibleBudget
+from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.statistics import RATIOS, Discordant, Gain, cwe, cwe_gain, discordant
 
@@ -31,6 +33,7 @@ class HeldOut:
 
     budgets: Mapping[str, int]
     uniform_budget: int
+    """The largest measured budget within the mean; the choice may spend no more."""
     gain: Gain
     high_cost: Discordant
     """Wins and losses of the chosen budgets on the most expensive tier, by label where labels are known."""
@@ -49,6 +52,7 @@ def held_out(
     floor: int | None = None,
     estimator: str = "raw",
     labels: Mapping[str, str] | None = None,
+    max_harm: float | Limits | None = None,
 ) -> HeldOut:
     """Split by document, choose, test; BadInput or InfeasibleBudget where the halves are too small for that.
 
@@ -64,10 +68,11 @@ def held_out(
                 raise BadInput(f"the {name} half of the {len(documents)} documents has no question of tier {tier!r}")
     curves = curves_from_outcomes(fit)
     counts = {tier: max(curves[tier].counts) for tier in costs}
-    uniform = uniform_budget(curves[next(iter(costs))].budgets, mean_budget)  # the grid is the same for all tiers
+    uniform = largest_within(curves[next(iter(costs))].budgets, mean_budget)  # the grid is the same for all tiers
     tables = by_document(fit, costs, labels)
     # At no more tokens than uniform takes: a mean between two budgets would let the choice spend more than uniform.
-    terms = Terms(tables.expected_costs(costs), counts, uniform * sum(counts.values()), floor)
+    limits = check_limits(max_harm, costs)
+    terms = Terms(tables.expected_costs(costs), counts, uniform * sum(counts.values()), floor, max_harm=limits)
     budgets = choose(tables, terms, estimator).budgets
     answers = {(outcome.sample, outcome.budget): outcome for outcome in test}
     chosen = [outcome for outcome in test if outcome.budget == budgets[outcome.tier]]
@@ -84,20 +89,16 @@ def held_out(
             [costs[label] for label in priced],
             [outcome.document for outcome in chosen],
         ),
-        high_cost=discordant([even[i].correct for i in high_cost], [chosen[i].correct for i in high_cost]),
+        high_cost=discordant(
+            [even[i].correct for i in high_cost],
+            [chosen[i].correct for i in high_cost],
+            [chosen[i].document for i in high_cost],
+        ),
         chosen_on=len(first),
         tested_on=len(documents) - len(first),
         mean_tokens=_mean_tokens(chosen),
         uniform_mean_tokens=_mean_tokens(even),
     )
-
-
-def uniform_budget(grid: Sequence[int], mean_budget: int) -> int:
-    """The largest measured budget within the mean: what every tier gets where tiers are not distinguished."""
-    uniform = max((budget for budget in grid if budget <= mean_budget), default=None)
-    if uniform is None:
-        raise InfeasibleBudget(f"the smallest measured budget is {min(grid)}, above the mean budget of {mean_budget}")
-    return uniform
 
 
 def _mean_tokens(outcomes: Sequence[Outcome]) -> float:
@@ -121,7 +122,7 @@ class AsServed:
     cwe: float
     by_label: float
     uniform: float
-    uniform_budget: int
+    """One budget for all at the same ``tokens``, interpolated between measured ones."""
     tokens: float
     label_tokens: float
     """Realised tokens per image, by readings and by labels."""
@@ -133,7 +134,6 @@ def as_served(
     budgets: Mapping[str, int],
     readings: Mapping[str, str],
     costs: Mapping[str, float],
-    mean_budget: int,
     labels: Mapping[str, str] | None = None,
 ) -> AsServed:
     """``outcomes``: every sample at every budget; ``readings``: a sample's tier by the signal.
@@ -142,17 +142,19 @@ def as_served(
     """
     answers = {(outcome.sample, outcome.budget): outcome for outcome in outcomes}
     labels = {outcome.sample: labels[outcome.sample] if labels else outcome.tier for outcome in outcomes}
-    uniform = uniform_budget(sorted({outcome.budget for outcome in outcomes}), mean_budget)
+    grid = sorted({outcome.budget for outcome in outcomes})
     prices = [costs[tier] for tier in labels.values()]
     try:
         read = [answers[sample, budgets[readings[sample]]] for sample in labels]
         named = [answers[sample, budgets[tier]] for sample, tier in labels.items()]
-        even = [answers[sample, uniform] for sample in labels]
+        even = [[answers[sample, budget] for sample in labels] for budget in grid]
     except KeyError as missing:
         raise BadInput(f"not every sample was answered at every budget that is served ({missing} is missing)") from None
-    by_reading, by_label, by_uniform = (cwe([a.correct for a in arm], prices) for arm in (read, named, even))
+    by_reading, by_label, *by_budget = (cwe([a.correct for a in arm], prices) for arm in (read, named, *even))
+    tokens = _mean_tokens(read)
+    uniform = float(np.interp(tokens, [_mean_tokens(arm) for arm in even], by_budget))
     agreed = sum(readings[sample] == tier for sample, tier in labels.items()) / len(labels)
-    return AsServed(agreed, by_reading, by_label, by_uniform, uniform, _mean_tokens(read), _mean_tokens(named))
+    return AsServed(agreed, by_reading, by_label, uniform, tokens, _mean_tokens(named))
 
 
 def estimate_served(
@@ -160,7 +162,6 @@ def estimate_served(
     budgets: Mapping[str, int],
     pairs: Sequence[tuple[str, str]],
     costs: Mapping[str, float],
-    mean_budget: int,
     *,
     by_reading: bool,
 ) -> AsServed:
@@ -168,9 +169,8 @@ def estimate_served(
 
     A budget that a tier was not asked at is interpolated, and beyond the ends the nearest one stands for it.
     """
-    uniform = uniform_budget(sorted({b for curve in curves.values() for b in curve.budgets}), mean_budget)
 
-    def arm(budget_of: Mapping[str, int], named: bool) -> tuple[float, float]:
+    def arm(budget_of: Mapping[str, float], named: bool) -> tuple[float, float]:
         lost = tokens = 0.0
         for reading, label in pairs:
             budget = budget_of[label if named else reading]
@@ -181,8 +181,8 @@ def estimate_served(
 
     served, named = arm(budgets, named=False), arm(budgets, named=True)
     agreement = sum(reading == label for reading, label in pairs) / len(pairs)
-    even = arm(dict.fromkeys(costs, uniform), named=True)[0]
-    return AsServed(agreement, served[0], named[0], even, uniform, served[1], named[1], estimated=True)
+    even = arm(dict.fromkeys(costs, served[1]), named=True)[0]
+    return AsServed(agreement, served[0], named[0], even, served[1], named[1], estimated=True)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ the same decision; a full run resumes from the log of an adaptive one and asks t
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stakes.calibration.adaptive.sampler import AdaptiveResult, AdaptiveSampling, Numbers, sample_adaptively
-from stakes.calibration.by_document import check_split, expected_costs
+from stakes.calibration.by_document import check_split
+from stakes.calibration.certify.no_harm import choosing_limits
 from stakes.calibration.estimators import Terms
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
@@ -24,6 +25,7 @@ from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.runner import Key, Run, RunOptions, run
 from stakes.models.base import VLM
+from stakes.tiers import expected_costs
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,15 @@ def choosing_part(
     costs: Mapping[str, float],
     labels: Mapping[str, str] | None,
     uniform: int,
+    confidence: float,
 ) -> tuple[AdaptiveSampling, Terms]:
     """Adaptive sampling of the documents that a certificate chooses on, and its terms (``certify``)."""
     first = set(check_split([(sample.document, sample.tier) for sample in samples], costs).split()[0].documents)
     prices = costs_by_label([sample for sample in samples if sample.document in first], costs, labels)
     sampling = replace(sampling, chosen_on=first, uniform=uniform)
+    if terms.max_harm:
+        others = Counter(sample.tier for sample in samples if sample.document not in first)
+        terms = replace(terms, max_harm=choosing_limits(terms.max_harm, others, confidence))
     return sampling, replace(terms, costs=prices, total=uniform * len(samples))
 
 
@@ -127,5 +133,12 @@ def costs_by_label(
     samples: Sequence[Sample], costs: Mapping[str, float], labels: Mapping[str, str] | None
 ) -> dict[str, float]:
     """By tier, the mean cost of a mistake: by label where the labels are known."""
+    return expected_costs(questions_by_label(samples, costs, labels), costs)
+
+
+def questions_by_label(
+    samples: Sequence[Sample], tiers: Iterable[str], labels: Mapping[str, str] | None
+) -> dict[str, dict[str, int]]:
+    """Questions by tier and by label; where labels are not known, all of a tier under its own name."""
     pairs = Counter((sample.tier, labels[sample.id] if labels else sample.tier) for sample in samples)
-    return expected_costs(pairs, costs)
+    return {tier: {label: count for (read, label), count in pairs.items() if read == tier} for tier in tiers}

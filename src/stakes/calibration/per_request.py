@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve, above_floor
 from stakes.budgets.per_request import PerRequestPlan, expected_losses, label_probabilities, spend, unchanged_range
+from stakes.budgets.policy import Policy
 from stakes.calibration.by_document import ByDocument, by_document
 from stakes.calibration.certify.drift import same_answer, upper_by_tier
 from stakes.calibration.estimators import DEFAULT, fit
@@ -27,6 +28,7 @@ from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 from stakes.signals.base import Signal
 from stakes.signals.prompt import text_of
+from stakes.tiers import at_ratio, own_ratio
 
 ESTIMATE = ("cwe", "tokens", "hard_cwe", "hard_tokens", "right", "ratio", "same_from", "same_to")
 MOVED = 0.01  # the stated range of cost ratios is that within which at most this share of the budgets changes
@@ -87,6 +89,15 @@ def calibrate_per_request(
     return plan.model_copy(update={"estimate": estimate, **conditions})
 
 
+def errors_by_label(policy: Policy, samples: Sequence[Sample], curves: Mapping[str, Curve]) -> dict[str, float]:
+    """By label, the mean error on these curves of the budgets that a policy with per-request costs gives."""
+    errors: dict[str, list[float]] = {tier: [] for tier in curves}
+    for sample in samples:
+        budget = policy.decide(sample.prompt, sample.task, about=sample.id).budget
+        errors[sample.tier].append(curves[sample.tier].error(budget))
+    return {tier: sum(found) / len(found) for tier, found in errors.items()}
+
+
 def _curves(measured: ByDocument, estimator: str, floor: int | None) -> dict[str, Curve]:
     return above_floor(fit(estimator, measured.curves(), measured), floor)
 
@@ -112,15 +123,13 @@ class _Pricing:
         return reading.tier, plan.budget(curves, weights, text_of(sample.prompt), sample.id)
 
     def unchanged_ratios(self, samples: Sequence[Sample], curves: Mapping[str, Curve]) -> tuple[float, float, float]:
-        """The ratio of the highest cost to the lowest, and the range of ratios over which nearly no budget changes."""
+        """The cost ratio, and the range of ratios (``tiers.at_ratio``) over which nearly no budget changes."""
         likely, _ = self._likely(samples)
-        costs, least = np.array(list(self.costs.values())), min(self.costs.values())
-        most_expensive = np.arange(len(costs)) == costs.argmax()
 
         def weights_at(ratio: float) -> NDArray[np.float64]:
-            return np.asarray(likely * np.where(most_expensive, ratio * least, costs))
+            return np.asarray(likely * np.array(list(at_ratio(self.costs, ratio).values())))
 
-        total, ratio = self.mean_budget * len(samples), float(costs.max()) / least
+        total, ratio = self.mean_budget * len(samples), float(own_ratio(self.costs))
         return ratio, *unchanged_range(weights_at, self._errors(curves), _grid(curves), total, ratio, MOVED)
 
     def by_tier(self, samples: Sequence[Sample], curves: Mapping[str, Curve]) -> dict[str, int]:

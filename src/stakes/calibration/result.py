@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 from stakes.budgets.curve import Curve
+from stakes.budgets.harm import HarmReport, harm_report
 from stakes.budgets.plan import Plan
 from stakes.budgets.policy import Policy
 from stakes.calibration.adaptive.sampler import AdaptiveResult
@@ -48,8 +50,15 @@ class Calibration:
     """With adaptive sampling: the decision, and on how many of the answers."""
     served: AsServed | None = None
     """Where the signal does not read every label: what the budgets give as it reads them, mistakes at label's cost."""
+    request_errors: Mapping[str, float] | None = None
+    """With per-request costs: by label, the mean error of the budgets that requests get, on the fitted curves."""
     training: SignalTraining | None = None
     """Where the policy's signal was trained on the samples' labels."""
+
+    @cached_property
+    def harm(self) -> HarmReport | None:
+        """Tiers whose error rises by more than 25 points over uniform, and what a limit would cost; None: none does."""
+        return harm_report(self.fitted, self.plan, self.policy.floor, self.policy.budgets, self.request_errors)
 
     @property
     def measured_tokens(self) -> int:
@@ -88,11 +97,9 @@ class Calibration:
         tiers = {outcome.sample: outcome.tier for outcome in outcomes}
         readings, labels = (tiers, other) if by_reading else (other, tiers)
         if self.adaptive is None:
-            return as_served(outcomes, policy.budgets, readings, policy.costs, policy.mean_budget, labels)
+            return as_served(outcomes, policy.budgets, readings, policy.costs, labels)
         pairs = [(readings[sample], labels[sample]) for sample in tiers]
-        return estimate_served(
-            self.fitted, policy.budgets, pairs, policy.costs, policy.mean_budget, by_reading=by_reading
-        )
+        return estimate_served(self.fitted, policy.budgets, pairs, policy.costs, by_reading=by_reading)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each tier and budget: the measured error with its interval, the fitted one, and the choice."""
@@ -155,6 +162,7 @@ class Calibration:
             "certificate": self.policy.certificate,
             "adaptive": None if self.adaptive is None else self.adaptive.record(),
             "plan": self.plan.record(),
+            "harm": None if self.harm is None else self.harm.record(),
             "held_out": None if self.held_out is None else asdict(self.held_out),
             "why_not_held_out": self.why_not_held_out,
             "as_served": None if self.served is None else asdict(self.served),

@@ -1,7 +1,7 @@
 """``stakes calibrate``: from labelled questions to a policy. A stopped run continues with the same command."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from stakes.commands import inputs
 from stakes.commands.options import ModelSource, Workers, asks_a_model, format_server_counts, server_counts
 from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
+from stakes.evaluation.grading import DEFAULT_METRIC
 
 if TYPE_CHECKING:
     from stakes.calibration.adaptive.sampler import AdaptiveSampling
@@ -26,6 +27,13 @@ Confidence = Annotated[float | None, typer.Option(help="The confidence of a cert
 Ceilings = Annotated[
     list[str] | None,
     typer.Option(help="The largest error rate of a tier, as tier=rate, such as high=0.10; once per tier."),
+]
+MaxHarm = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="How much a tier's error may rise over uniform at the same tokens: 0.15 for all tiers, or low=0.15; once "
+        "per tier. Default: no limit."
+    ),
 ]
 
 
@@ -47,8 +55,9 @@ def calibrate(
         str | None,
         typer.Option(help="Which tokens deletion keeps, such as redundancy, fastv:layer=2, fastv:count=layers."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="The metric: relaxed, exact, anls, chartqa or vqa.")] = "relaxed",
+    metric: Annotated[str, typer.Option(help=inputs.METRIC_HELP)] = DEFAULT_METRIC,
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
+    max_harm: MaxHarm = None,
     pages: inputs.Pages = None,
     per_tier: inputs.PerTier = 100,
     log: inputs.Log = None,
@@ -90,6 +99,7 @@ def calibrate(
     Example: stakes calibrate labelled.jsonl --cost total=20 --cost date=5 --cost other=1
     Example: stakes calibrate samples.jsonl --certify --confidence 0.95 --ceiling high=0.10
     Example: stakes calibrate samples.jsonl --certify --max-per-document 4
+    Example: stakes calibrate samples.jsonl --max-harm 0.15
     Example: stakes calibrate samples.jsonl --per-request --signal learned:signal.json
     Example: stakes calibrate samples.jsonl --adaptive --certify
     Example: stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1 --family qwen3-vl --key-env MY_KEY
@@ -103,6 +113,7 @@ def calibrate(
     from stakes.evaluation.progress import Progress
     from stakes.evaluation.runner import RunOptions
     from stakes.evaluation.samples import format_joined
+    from stakes.report.sentences import note_on_unsure
     from stakes.tiers import parse_costs
 
     sampling, certification = _choices(adaptive, passes, certify, confidence, ceiling, max_per_document)
@@ -115,6 +126,7 @@ def calibrate(
         estimator=estimator or DEFAULT,
         sampling=sampling,
         certification=certification,
+        max_harm=parse_harm(max_harm, costs),
         per_request=per_request,
     )
     log = calibration_log(output) if log is None else log
@@ -141,8 +153,10 @@ def calibrate(
         run = RunOptions(Progress(sys.stderr, "calibrate"), workers(model))
         result = steps.calibrate_settled(tiers, model, costs, mean_budget, log, replace(options, run=run))
     counts = server_counts(model)
-    partial = inputs.note_on_partial_answers(prepared, result.run.outcomes.values())
-    inputs.print_notes(partial)
+    outcomes = list(result.run.outcomes.values())
+    after = [inputs.note_on_partial_answers(prepared, outcomes), note_on_unsure(result.policy, outcomes)]
+    inputs.print_notes(*after)
+    harm = "" if result.harm is None else str(result.harm)
     try:
         result.policy.save(output)
     except OSError as error:
@@ -150,7 +164,7 @@ def calibrate(
     if as_json:
         record = {"policy": str(output), "log": str(log), "signal": word, "signal_agreement": right}
         checked = {} if counts is None else {"server_counts": counts}
-        print_json({**record, **result.record(), **checked, "notes": [*filter(None, [*notes, partial])]})
+        print_json({**record, **result.record(), **checked, "notes": [*filter(None, [harm, *notes, *after])]})
         return
     shown = right if by_label and result.training is None else None
     print_calibration(result, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost))
@@ -197,6 +211,23 @@ def parse_ceilings(words: list[str] | None) -> dict[str, float]:
         if not 0 < rate < 1:
             raise BadInput(f"--ceiling {tier}={rate:g} is no error rate; give one between 0 and 1, such as {tier}=0.10")
     return ceilings
+
+
+def parse_harm(words: list[str] | None, tiers: Iterable[str]) -> dict[str, float] | None:
+    """Harm limits by tier, as typed: one for all, of single tiers, or both; None without any."""
+    from stakes.budgets.harm import check_limits
+
+    tiers, plain = list(tiers), [word for word in words or [] if "=" not in word]
+    if len(plain) > 1:
+        raise BadInput(f"--max-harm has one limit for all tiers, not {' and '.join(plain)}; name tiers, as low=0.15")
+    try:
+        limits = dict.fromkeys(tiers, float(plain[0])) if plain else {}
+    except ValueError:
+        raise BadInput(
+            f"--max-harm {plain[0]}: give a rise of the error rate, as 0.15 for all tiers or low=0.15"
+        ) from None
+    limits |= inputs.tier_numbers("--max-harm", [word for word in words or [] if "=" in word], float)
+    return check_limits(limits, tiers) or None
 
 
 @contextmanager

@@ -42,7 +42,16 @@ def print_certificate(certificate: Certificate) -> None:
     test = certificate.no_harm
     if test is not None:
         budgets = format_by_tier(test.budgets)
-        typer.echo(f"{budgets} against uniform {test.uniform}: CWE gain {test.gain:+.3f}, at least {test.lower:+.3f}.")
+        typer.echo(
+            f"{budgets} against uniform {test.uniform}, the largest measured budget within the mean: CWE gain "
+            f"{test.gain:+.3f}, at least {test.lower:+.3f}."
+        )
+    for tier, bound in certificate.harm.items():
+        verdict = "within" if bound.kept else "not certified to stay within"
+        rise = f"{bound.rise:+.3f}, at most {bound.upper:+.3f}"
+        typer.echo(
+            f"{tier} error against uniform {bound.uniform}: {rise}, {verdict} the harm limit of {bound.limit:g}."
+        )
     for ceiling in certificate.ceilings.values():
         typer.echo(f"{ceiling}.")
     typer.echo("")
@@ -58,6 +67,8 @@ def print_calibration(
     stated: bool = True,
 ) -> None:
     """Print the whole summary; ``stated``: the user gave the costs."""
+    if found.harm is not None:
+        typer.echo(f"{found.harm}\n")
     if found.policy.basis == "legibility":
         typer.echo("LEGIBILITY, not a VLM's error: whether the text at each answer's position can still be read.")
     if len(found.excluded):
@@ -72,10 +83,9 @@ def print_calibration(
     print_table("Error by budget, raw", ["budget", *found.curves], rows)
     as_planned = found.certificate is None or dict(found.policy.budgets) == dict(found.plan.allocation.budgets)
     title = "Budgets" if as_planned else "Budgets, before the certificate"
-    expected = format_expected_costs(found.policy)
-    if expected:
-        typer.echo(expected)
-    print_plan(found.plan, found.curves, source, found.policy.estimator, title=title, stated=stated or bool(expected))
+    print_plan(
+        found.plan, found.curves, source, found.policy.estimator, fitted=found.fitted, title=title, stated=stated
+    )
     if found.certificate is None:  # a certificate splits the documents differently and would show another number
         _print_held_out(found)
     print_shipped(found)
@@ -105,18 +115,6 @@ def print_calibration(
     typer.echo(f"Policy in {output}, answers in {log}.")
 
 
-def format_expected_costs(policy: "Policy") -> str:
-    """The costs that the budgets were chosen at, where labels make them others than stated; else empty."""
-    expected = [
-        f"{tier} {plan.expected_cost:.3g} (stated {plan.cost:g})"
-        for tier, plan in policy.tiers.items()
-        if plan.expected_cost is not None
-    ]
-    if not expected:
-        return ""
-    return f"Mistakes cost by the label. Costs and cost ratios below are means by reading: {', '.join(expected)}."
-
-
 def format_served(found: Calibration) -> Iterator[str]:
     """What the budgets give where the signal does not read every label as it is, as sentences."""
     served, kind = found.served, found.policy.signal["kind"]
@@ -124,8 +122,8 @@ def format_served(found: Calibration) -> Iterator[str]:
         return
     how = ", estimated from the curves" if served.estimated else ""
     gives = f"a CWE of {served.cwe:.3f} at {served.tokens:.0f} tokens per image{how}"
-    even = f"uniform {served.uniform_budget}: {served.uniform:.3f}"
-    if format_expected_costs(found.policy):
+    even = f"uniform at the same tokens: {served.uniform:.3f}"
+    if found.plan.costs_as_read is not None:
         yield (
             f"Budgets follow the reading by {kind}, which agrees with {served.agreement:.1%} of the labels; mistakes "
             f"cost by the label. So served, the policy's budgets give {gives}; {even}."
@@ -183,8 +181,8 @@ def _print_held_out(found: Calibration) -> None:
     span = f"({gain.few})" if gain.few else f"[{gain.low:+.3f}, {gain.high:+.3f}]"
     typer.echo(
         f"Held out: chosen on {check.chosen_on} documents ({chosen}), {tested} on the other {check.tested_on}: CWE "
-        f"falls by {gain.value:+.3f} {span} from uniform {check.uniform_budget}, {spent}; wins : losses in the most "
-        f"expensive tier {check.high_cost.b}:{check.high_cost.c}, p = {check.high_cost.p:.2g}."
+        f"falls by {gain.value:+.3f} {span} from uniform {check.uniform_budget}, the largest measured budget within "
+        f"the mean, {spent}; wins : losses in the most expensive tier {check.high_cost}."
     )
 
 

@@ -62,7 +62,7 @@ def doctor(
         if policy is not None and rules is None:
             rows.append(_row("upstream family", "unknown", f"{family} was assumed, because the policy cannot be read"))
     if gateway is not None:
-        rows += _gateway(gateway, gateway_key_file)
+        rows += _gateway(gateway, gateway_key_file, rules)
     problems = sum(row["state"] == "bad" for row in rows)
     if as_json:
         print_json({"good": not problems, "checks": rows})
@@ -170,6 +170,7 @@ def _weights() -> list[Row]:
 
 def _policy(path: Path, actuator: str) -> "tuple[Policy | None, list[Row]]":
     """The policy if it can be read, and the checks of it: whether it can be served, and warnings."""
+    from stakes.budgets.harm import harm_checks
     from stakes.budgets.policy import Policy
     from stakes.gateway.reload import policy_warnings
 
@@ -178,8 +179,7 @@ def _policy(path: Path, actuator: str) -> "tuple[Policy | None, list[Row]]":
     except StakesError as error:
         return None, [_row("policy", "bad", str(error), "give the path of a file that stakes calibrate wrote")]
     summary = (
-        f"{rules.family}, {rules.mechanism}, {format_by_tier(rules.budgets)}, mean {rules.mean_budget}, fingerprint "
-        f"{rules.fingerprint:.12}"
+        f"{rules.family}, {rules.mechanism}, {format_by_tier(rules.budgets)}, mean {rules.mean_budget}; {rules.origin}"
     )
     try:
         from stakes.gateway.app import check_policy
@@ -192,7 +192,8 @@ def _policy(path: Path, actuator: str) -> "tuple[Policy | None, list[Row]]":
         advice = "evaluate can use this policy, serve cannot; calibrate one by resolution or choose another --actuator"
         return rules, [_row("policy", "bad", f"{summary}; {error}", advice)]
     warnings = [_row("policy basis", "warning", *_split(sentence)) for sentence in policy_warnings(rules)]
-    return rules, [_row("policy", "good", summary), *warnings]
+    harm = [_row("harm", *check) for check in harm_checks(rules)]
+    return rules, [_row("policy", "good", summary), *harm, *warnings]
 
 
 def _split(sentence: str) -> tuple[str, str]:
@@ -235,7 +236,7 @@ def _other_actuator(actuator: str, family: str) -> str:
     return f"with --family {family} give --actuator {' or '.join(filter(None, (', '.join(good[:-1]), good[-1])))}"
 
 
-def _gateway(address: str, key_file: Path | None) -> list[Row]:
+def _gateway(address: str, key_file: Path | None, rules: "Policy | None") -> list[Row]:
     """Ask a running gateway for its metrics."""
     import httpx
 
@@ -256,7 +257,7 @@ def _gateway(address: str, key_file: Path | None) -> list[Row]:
         found = f"{name} does not accept this key" if key else f"{name} needs a key for /metrics"
         return [_row("gateway", "bad", found, "give a file with one of its keys: --gateway-key-file FILE")]
     try:
-        return _traffic(reply.text)
+        return _traffic(reply.text, rules)
     except ImportError as error:
         return [_row("gateway", "bad", f"not read: {error.name} is missing", "pip install 'stakes[gateway]'")]
     except (ValueError, KeyError, IndexError):
@@ -264,7 +265,7 @@ def _gateway(address: str, key_file: Path | None) -> list[Row]:
         return [_row("gateway", "bad", found, "give the address of stakes serve, not of its upstream")]
 
 
-def _traffic(text: str) -> list[Row]:
+def _traffic(text: str, rules: "Policy | None") -> list[Row]:
     """What a gateway has counted since it started: requests, and how many of them were undecided."""
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -275,7 +276,10 @@ def _traffic(text: str) -> list[Row]:
     counts = [(one.labels, one.value) for one in families["stakes_requests"] if one.name.endswith("_total")]
     undecided = sum(one.value for one in families["stakes_undecided"] if one.name.endswith("_total"))
     share, requests = UndecidedShare.of(undecided, counts), sum(count for _, count in counts)
-    summary = f"{policy['mode']}, policy {policy['fingerprint']:.12}, {requests:,.0f} requests since its start"
+    served = "budgets chosen, not calibrated" if policy["fingerprint"] == "uncalibrated" else "a calibrated policy"
+    if rules is not None:
+        served = "this policy" if policy["fingerprint"] == rules.fingerprint else "another policy than this"
+    summary = f"{policy['mode']}, {served}, {requests:,.0f} requests since its start"
     rows = [_row("gateway", "good", summary)]
     if share.share is None:
         return [*rows, _row("undecided", "unknown", "no image request yet")]
@@ -288,4 +292,4 @@ def _any_policy(family: str) -> "Policy":
     from stakes.budgets.policy import Policy
 
     tiers = {name: {"cost": 1, "budget": 64} for name in ("high", "low")}
-    return Policy.from_record({"schema": 1, "family": family, "mean_budget": 64, "tiers": tiers}, "--family")
+    return Policy.from_record({"schema": 2, "family": family, "mean_budget": 64, "tiers": tiers}, "--family")

@@ -1,6 +1,7 @@
 """``stakes evaluate``: compare a policy with other ways of spending the same total, on held-out questions.
 
-With ``--outcomes`` it compares the saved answers of an earlier evaluation again, without a model.
+Model, metric, selector and signal are the policy's. What is named otherwise is used, and the first lines say so. With
+``--outcomes`` it compares the saved answers of an earlier evaluation again, without a model.
 """
 
 import sys
@@ -13,14 +14,15 @@ import typer
 
 from stakes.commands import inputs
 from stakes.commands.calibrate import calibration_log
-from stakes.commands.options import ModelSource, Workers, asks_a_model
-from stakes.commands.output import AsJson, print_json, print_table, show
+from stakes.commands.options import ModelSource, Workers, asks_the_policys_model
+from stakes.commands.output import AsJson, print_json, print_table
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
     from stakes.calibration.arms.comparison import Comparison
     from stakes.calibration.evaluate import Evaluation
+    from stakes.signals import Signal
 
 HELD_OUT = {
     True: "Held out: the policy was calibrated on none of these documents.",
@@ -30,7 +32,7 @@ HELD_OUT = {
 }
 
 
-@asks_a_model
+@asks_the_policys_model
 def evaluate(
     policy: Annotated[Path, typer.Option(help="The policy file that calibrate wrote.")],
     samples: Annotated[
@@ -42,7 +44,8 @@ def evaluate(
     signal: Annotated[str | None, typer.Option(help=f"{inputs.SIGNAL_HELP} Default: the policy's own.")] = None,
     selector: Annotated[str | None, typer.Option(help="The selector, if an older policy does not name it.")] = None,
     metric: Annotated[
-        str | None, typer.Option(help="relaxed (default), exact, anls, chartqa or vqa; saved answers keep their own.")
+        str | None,
+        typer.Option(help=f"{inputs.METRIC_HELP} Default: the policy's, else value; saved answers keep their own."),
     ] = None,
     ratios: Annotated[str, typer.Option(help="Cost ratios at which CWE is reported.")] = "1,2,3,5,10,20",
     cost: Annotated[list[str] | None, typer.Option(help="With --outcomes: other costs, as tier=cost.")] = None,
@@ -57,17 +60,19 @@ def evaluate(
 ) -> None:
     """Compare ways of spending the same total of visual tokens: error, cost-weighted error, and significance.
 
-    Example: stakes evaluate held-out.jsonl --policy policy.json --model ./my-vlm
+    Example: stakes evaluate held-out.jsonl --policy policy.json
+    Example: stakes evaluate held-out.jsonl --policy policy.json --model ./another-vlm
     """
     from stakes.budgets.policy import Policy
     from stakes.calibration import evaluate as calibration
     from stakes.evaluation.fingerprint import Setting
+    from stakes.evaluation.grading import DEFAULT_METRIC
     from stakes.evaluation.progress import Progress
     from stakes.evaluation.runner import RunOptions
     from stakes.evaluation.samples import format_joined
-    from stakes.report.sentences import describe_per_request, describe_uniform, verdict
+    from stakes.report.sentences import describe_per_request, describe_reading, describe_uniform, verdict
     from stakes.signals import from_dict
-    from stakes.tiers import parse_costs
+    from stakes.tiers import parse_costs, ratio_meaning
 
     rules = Policy.load(policy)
     at = _parse_ratios(ratios)
@@ -78,7 +83,7 @@ def evaluate(
     else:
         if cost:
             raise BadInput("costs come from the policy; --cost is for saved outcomes, with --outcomes LOG")
-        setting = Setting(rules.mechanism, selector or rules.selector, metric or "relaxed")
+        setting = Setting(rules.mechanism, selector or rules.selector, metric or rules.metric or DEFAULT_METRIC)
         reader = from_dict(rules.signal) if signal is None else inputs.parse_signal(signal, rules.costs)
         log = policy.with_suffix(".evaluation.jsonl") if log is None else log
         inputs.check_writable(log, samples, policy, inputs.signal_file(signal or ""))
@@ -89,11 +94,13 @@ def evaluate(
         reading = inputs.note_on_reading(reader, [sample.question for sample in prepared]) if reader else ""
         inputs.print_notes(inputs.note_on_labels(read, prepared), reading, format_joined(prepared))
         with source.open() as model, _explained(rules, model):
+            inputs.print_notes(_check_model(rules, model, source))
             options = calibration.EvaluationOptions(
                 arms=[name.strip() for name in arms.split(",")],
                 setting=setting,
                 ratios=at,
                 calibrated_on=_calibrated_on(policy, rules),
+                read_by=_read_by(rules, signal, reader),
                 run=RunOptions(Progress(sys.stderr, "evaluate"), workers(model)),
             )
             result = calibration.evaluate(model, prepared, rules, log=log, options=options)
@@ -101,11 +108,44 @@ def evaluate(
         sentences = {
             "verdict": verdict(result),
             "uniform": describe_uniform(result, rules),
+            "ratio": ratio_meaning(result.comparison.costs),
+            "reading": describe_reading(result.comparison),
             "per_request_costs": describe_per_request(rules),
         }
         print_json({"policy": str(policy), "log": str(outcomes or log), **result.record(), **sentences})
     else:
         print_evaluation(result, rules, str(outcomes or log))
+
+
+def _check_model(rules: "Policy", model: object, source: ModelSource) -> str:
+    """Refuse a model that nobody named and that is not known to be the policy's; a note on one that had to be found."""
+    from stakes.calibration.evaluate import is_same_model
+    from stakes.evaluation.fingerprint import model_digest
+
+    same = is_same_model(rules, model_digest(model))
+    if source.stated or (same is None and rules.model is not None):
+        return ""
+    if same:
+        found = "the policy does not name its model; it was calibrated with the embedded reader, which answers here"
+        return found if rules.model is None else ""
+    if rules.model is None:
+        raise BadInput(
+            "the policy does not name the model that it was calibrated with, and nothing shows that it is the embedded "
+            "reader; give --model or --endpoint"
+        )
+    raise BadInput(
+        f"{rules.model} has other weights, another prompt or another answer length than when the policy was made; "
+        f"calibrate again, or give --model {source.name} to evaluate the policy with it as it is now"
+    )
+
+
+def _read_by(rules: "Policy", word: str | None, reader: "Signal | None") -> str:
+    """How tiers are read, where it is not by the policy's signal; else empty."""
+    from stakes.signals import to_dict
+
+    if word is None or (reader is not None and to_dict(reader) == rules.signal):
+        return ""
+    return "as labelled" if word == "tier" else f"read by {word}"
 
 
 @contextmanager
@@ -156,9 +196,18 @@ def _parse_ratios(text: str) -> list[float]:
 
 def print_evaluation(result: "Evaluation", policy: "Policy", log: str) -> None:
     """Print the summary: arms, significance, cost ratios, and the conditions that the comparison rests on."""
-    from stakes.report.sentences import SIGNAL_CHANGED, describe_per_request, describe_uniform, verdict
+    from stakes.report.sentences import (
+        SIGNAL_CHANGED,
+        describe_per_request,
+        describe_reading,
+        describe_uniform,
+        verdict,
+    )
+    from stakes.tiers import ratio_meaning
 
     comparison, plan = result.comparison, result.plan
+    for sentence in result.differences:
+        typer.echo(sentence)
     if result.basis == "legibility":
         typer.echo("LEGIBILITY, not a VLM's error: whether the text at each answer's position can still be read.")
     if len(result.excluded):
@@ -166,8 +215,8 @@ def print_evaluation(result: "Evaluation", policy: "Policy", log: str) -> None:
     _print_arms(comparison, "tokens" if plan.rounding is None else "tokens per layer")
     typer.echo(verdict(result) + "\n")
     ratios = [(f"{r:g}", *(row.ratios[r] for row in comparison.rows)) for r in comparison.rows[0].ratios]
-    title = f"CWE when a mistake in {comparison.most_expensive} costs r times another"
-    print_table(title, ["r", *(row.arm for row in comparison.rows)], ratios)
+    print_table("CWE by cost ratio", ["r", *(row.arm for row in comparison.rows)], ratios)
+    typer.echo(ratio_meaning(comparison.costs))
     rounding = "" if plan.rounding is None else f", and whole tokens may force {plan.rounding:.3%}"
     typer.echo(
         f"Planned {plan.total:,} {plan.counted} in every arm by {plan.mechanism}; realised totals differ by "
@@ -175,12 +224,12 @@ def print_evaluation(result: "Evaluation", policy: "Policy", log: str) -> None:
     )
     if sentence := describe_per_request(policy):
         typer.echo(sentence)
+    if sentence := describe_reading(comparison):
+        typer.echo(sentence)
     typer.echo(describe_uniform(result, policy))
     if plan.density:
         typer.echo(f"The content arm uses {plan.density} features.")
     typer.echo(HELD_OUT[result.held_out])
-    if result.same_model is False:
-        typer.echo("This is another model than the one that the policy was calibrated with.")
     if result.same_signal is False:
         typer.echo(SIGNAL_CHANGED)
     typer.echo(f"Answers in {log}.")
@@ -193,7 +242,7 @@ def _print_arms(comparison: "Comparison", tokens: str) -> None:
     tiers = list(comparison.counts)
     sizes = ", ".join(f"{count} {tier} at cost {comparison.costs[tier]:g}" for tier, count in comparison.counts.items())
     print_table(
-        f"{sizes}; {comparison.documents} documents; graded {comparison.metric}",
+        f"{sizes}; {comparison.documents} {comparison.unit}s; graded {comparison.metric}",
         ["arm", *(f"error {tier}" for tier in tiers), "average", "CWE", tokens],
         [(r.arm, *(r.errors[tier] for tier in tiers), r.average, r.cwe, f"{r.spent:,}") for r in comparison.rows],
     )
@@ -204,11 +253,12 @@ def _print_arms(comparison: "Comparison", tokens: str) -> None:
             continue
         few = few or gain.few
         fall = f"{gain.value:+.3f}" + ("" if gain.few else f" [{gain.low:+.3f}, {gain.high:+.3f}]")
-        pays = "" if row.break_even is None else show(row.break_even)
-        rows.append((row.arm, fall, f"{pairs.b}:{pairs.c}", f"{pairs.p:.2g}", pays))
+        by_unit = "" if pairs.p_by_document is None else f"{pairs.p_by_document:.2g}"
+        rows.append((row.arm, fall, f"{pairs.b}:{pairs.c}", f"{pairs.p:.2g}", by_unit, row.pays))
     if rows:
         fall = "fall of CWE" if few else "fall of CWE, 95 %"
-        columns = ["arm", fall, f"wins:losses, {comparison.most_expensive}", "p", "pays from r"]
+        wins = f"wins:losses,\n{comparison.most_expensive}"
+        columns = ["arm", fall, wins, "p", f"p, by\n{comparison.unit}", "pays from r"]
         print_table(f"Against uniform; {few}" if few else "Against uniform", columns, rows)
     if width := plot_width():
         typer.echo("cost-weighted error\n" + bars({row.arm: row.cwe for row in comparison.rows}, width) + "\n")

@@ -37,6 +37,7 @@ CALIBRATED_SIGNAL_HELP = (
     f"{SIGNAL_HELP} Default: train, a signal trained on the samples' labels, if every sample has one and every label a "
     "--cost; else requests."
 )
+METRIC_HELP = "The metric: value, fields, relaxed, exact, anls, chartqa or vqa."
 Undecided = Annotated[
     str | None,
     typer.Option(help="The tier of requests in which nothing is recognised. Default: the most expensive one."),
@@ -229,18 +230,19 @@ def note_on_reading(signal: "Signal", questions: "Sequence[str | Prompt]") -> st
 
 
 def note_on_partial_answers(samples: "Sequence[Sample]", outcomes: "Iterable[Outcome]") -> str:
-    """How many correct answers are only a part of the true one, which ``relaxed`` accepts; empty where none is."""
-    from stakes.evaluation.grading import is_piece
+    """How many answers ``relaxed`` accepts and ``value`` does not, as they are only a part; empty where none is."""
+    from stakes.evaluation.grading import grade, is_piece
 
     answers = {sample.id: sample.answers for sample in samples}
     right = [outcome for outcome in outcomes if outcome.metric == "relaxed" and outcome.correct]
-    partial = [outcome for outcome in right if is_piece(outcome.prediction, answers[outcome.sample])]
+    pieces = [outcome for outcome in right if is_piece(outcome.prediction, answers[outcome.sample])]
+    partial = [outcome for outcome in pieces if not grade(outcome.prediction, answers[outcome.sample], "value")]
     if not partial:
         return ""
     first = partial[0]
     return (
         f"{len(partial)} of {len(right):,} correct answers are only a part of the true one, such as "
-        f"{first.prediction.strip()!r} for {answers[first.sample][0]!r}; the metric relaxed accepts them, exact not"
+        f"{first.prediction.strip()!r} for {answers[first.sample][0]!r}; relaxed accepts them, --metric value does not"
     )
 
 

@@ -4,7 +4,8 @@
     def calibrate(samples: …, *, source: ModelSource, mean_budget: …, workers: Workers, …) -> None:
 
 A parameter ``source`` becomes the options of ``model_source``, a parameter ``workers`` those of ``workers_for``. No
-server is contacted before ``ModelSource.open``; contradictory options are refused here.
+server is contacted before ``ModelSource.open``; contradictory options are refused here. ``asks_the_policys_model`` is
+for commands with a ``policy``: without --model or --endpoint they ask the model that it was calibrated with.
 """
 
 import inspect
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from stakes.errors import BadInput
+from stakes.errors import BadInput, StakesError
 
 if TYPE_CHECKING:
+    from stakes.budgets.policy import Policy
     from stakes.evaluation.batching import BatchAnswerer
     from stakes.models import VLM
 
@@ -29,7 +31,8 @@ _ray = partial(typer.Option, rich_help_panel="Many workers")
 ModelName = Annotated[
     str | None,
     typer.Option(
-        help="The model: embedded (the default), embedded-small, embedded-llava, a hub name, a folder or an address."
+        help="The model: embedded, embedded-small, embedded-llava, ocr, a hub name, a folder or an address. Default: "
+        "embedded; to evaluate, the policy's."
     ),
 ]
 MaxTokens = Annotated[int | None, typer.Option(help="The longest answer, in tokens. Default: the model's own, or 16.")]
@@ -59,19 +62,48 @@ class ModelSource:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold the key
+    stated: bool = True
+    """Whether the user named the model, or an option that makes it another one; False: it is the policy's."""
+    family: str | None = None
+    """The family of an address for which none is given."""
+
+    @classmethod
+    def of_policy(cls, policy: "Policy") -> "ModelSource":
+        """The model that a policy was calibrated with; the embedded reader where it does not say."""
+        named = policy.model
+        if named is None:
+            return cls("embedded", stated=False, family=policy.family)
+        options: dict[str, Any] = {} if named.max_tokens is None else {"max_new_tokens": named.max_tokens}
+        if named.endpoint is not None:
+            options |= {"model": named.name, "family": policy.family}
+        return cls(named.endpoint or named.name, options, stated=False, family=policy.family)
+
+    def defaults(self, name: str) -> Mapping[str, Any]:
+        """The options of another name for this model: of the same one, or of another server."""
+        if name == self.name or (_is_address(name) and _is_address(self.name)):
+            return self.options
+        return {"family": self.family} if self.family is not None and _is_address(name) else {}
 
     @contextmanager
     def open(self) -> "Iterator[VLM]":
         """The loaded model; its connections are closed at the end."""
         from stakes.models import load
 
-        model = load(self.name, **self.options)
+        try:
+            model = load(self.name, **self.options)
+        except StakesError as error:
+            if self.stated:
+                raise
+            raise type(error)(f"the policy's model does not load: {error}; or name one with --model") from error
         try:
             yield model
         finally:
             close = getattr(model, "close", None)
             if callable(close):
                 close()
+
+
+EMBEDDED = ModelSource("embedded")
 
 
 def model_source(
@@ -86,15 +118,16 @@ def model_source(
     tries: Tries = None,
     empty: Empty = None,
     max_tokens: MaxTokens = None,
+    default: ModelSource = EMBEDDED,
 ) -> ModelSource:
-    """Combine the options; what is not given keeps the model's default."""
+    """Combine the options; what is not given keeps the model's default. ``default``: where no model is named."""
     from stakes.http import server_name
 
     if model is not None and endpoint is not None:
         raise BadInput(f"{model!r} and {endpoint!r} cannot both answer; give either --model or --endpoint")
     if endpoint is not None:
         server_name(endpoint)
-    name = endpoint or model or "embedded"
+    name = endpoint or model or default.name
     of_server = {
         "--endpoint-model": ("model", endpoint_model),
         "--family": ("family", family),
@@ -105,10 +138,17 @@ def model_source(
         "--empty": ("empty", empty),
     }
     given = {option: pair for option, pair in of_server.items() if pair[1] is not None}
-    if given and not name.startswith(("http://", "https://")):
+    if given and not _is_address(name):
         raise BadInput(f"{', '.join(given)} is for a model behind a server, and {name!r} is not; give --endpoint URL")
     length = {} if max_tokens is None else {"max_new_tokens": max_tokens}
-    return ModelSource(name, {**dict(given.values()), **length})
+    stated = default.stated or any(
+        option is not None for option in (model, endpoint, endpoint_model, family, max_tokens)
+    )
+    return ModelSource(name, {**default.defaults(name), **dict(given.values()), **length}, stated)
+
+
+def _is_address(name: str) -> bool:
+    return name.startswith(("http://", "https://"))
 
 
 def server_counts(model: object) -> dict[str, int] | None:
@@ -158,15 +198,20 @@ def workers_for(source: ModelSource, ray: OnRay = False, ray_workers: RayWorkers
     return lambda model: OverRay(model, copy_of(model, source.name, **source.options), ray_workers)
 
 
-def asks_a_model(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with these options in place of its parameters ``source`` and ``workers``."""
+def asks_a_model(
+    command: Callable[..., None], default: Callable[[Mapping[str, Any]], ModelSource] = lambda _: EMBEDDED
+) -> Callable[..., None]:
+    """The command with these options in place of its parameters ``source`` and ``workers``.
+
+    ``default``: the model where none is named, from the command's other options.
+    """
     of_model = dict(inspect.signature(model_source).parameters)
     of_workers = dict(inspect.signature(workers_for).parameters)
-    del of_workers["source"]
+    del of_model["default"], of_workers["source"]
 
     @wraps(command)
     def run(**given: Any) -> None:
-        source = model_source(**{name: given.pop(name) for name in of_model})
+        source = model_source(**{name: given.pop(name) for name in of_model}, default=default(given))
         workers = workers_for(source, **{name: given.pop(name) for name in of_workers})
         command(**given, source=source, workers=workers)
 
@@ -175,6 +220,17 @@ def asks_a_model(command: Callable[..., None]) -> Callable[..., None]:
         options |= {"source": of_model, "workers": of_workers}.get(name, {name: own})
     replace_signature(run, list(options.values()))
     return run
+
+
+def asks_the_policys_model(command: Callable[..., None]) -> Callable[..., None]:
+    """``asks_a_model`` for a command with a ``policy``, whose model is the default."""
+
+    def default(given: Mapping[str, Any]) -> ModelSource:
+        from stakes.budgets.policy import Policy
+
+        return ModelSource.of_policy(Policy.load(given["policy"]))
+
+    return asks_a_model(command, default)
 
 
 def replace_signature(function: Callable[..., None], parameters: list[inspect.Parameter]) -> None:

@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.calibrate import Ceilings, Confidence, EstimatorName, check_confidence, parse_ceilings
+from stakes.commands.calibrate import (
+    Ceilings,
+    Confidence,
+    EstimatorName,
+    MaxHarm,
+    check_confidence,
+    parse_ceilings,
+    parse_harm,
+)
 from stakes.commands.inputs import Costs, tier_numbers, tier_words
-from stakes.commands.output import AsJson, print_json
+from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.errors import BadInput, InfeasibleBudget
 
 if TYPE_CHECKING:
     from stakes.budgets.curve import Curve
+    from stakes.budgets.policy import Policy
 
 
 def plan(
@@ -28,9 +37,12 @@ def plan(
     count: Annotated[
         list[str] | None, typer.Option(help="Samples per tier, as tier=n; once per tier. Default: those measured.")
     ] = None,
-    mean_budget: Annotated[int, typer.Option(help="Tokens per image on average, over all samples.")] = 304,
+    mean_budget: Annotated[
+        int | None, typer.Option(help="Tokens per image on average, over all samples. Default: the policy's, or 304.")
+    ] = None,
     total: Annotated[int | None, typer.Option(help="Tokens in all, in place of --mean-budget.")] = None,
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
+    max_harm: MaxHarm = None,
     pair: Annotated[list[str] | None, typer.Option(help="Budgets to compare with uniform, as tier=budget.")] = None,
     mix: Annotated[bool, typer.Option("--mix", help="Let one tier use two budgets, to spend the whole total.")] = False,
     estimator: EstimatorName = None,
@@ -47,15 +59,27 @@ def plan(
 ) -> None:
     """Choose the budgets that minimize cost-weighted error under a hard total, and show how far the costs may be off.
 
+    Of a policy, everything that is not given is the policy's own: costs, mean budget, floor, counts and the curves that
+    its budgets were chosen on. A log is fitted by calibrate's estimator; curves of a file are taken as they are.
+
+    Example: stakes plan --curves policy.json --cost total=20 --cost date=5 --cost other=1
     Example: stakes plan --published docvqa --effort high="20 minutes" --effort low="1 minute"
     Example: stakes plan --published docvqa --samples --ceiling high=0.20 --per-document 2
     """
-    from stakes.budgets.curve import check_floor
+    from stakes.budgets.curve import PAPER_MEAN, check_floor
+    from stakes.budgets.curve_files import read_policy
+    from stakes.budgets.harm import harm_report
     from stakes.budgets.plan import costs_from_effort, make_plan
     from stakes.calibration.certify.certificate import CONFIDENCE, Certification
     from stakes.calibration.certify.power import Design, Search, samples_needed
     from stakes.calibration.estimators import DEFAULT
-    from stakes.commands.plan_summary import certified_share, print_needed, print_plan, print_size
+    from stakes.commands.plan_summary import (
+        certified_share,
+        print_needed,
+        print_plan,
+        print_policy_differs,
+        print_size,
+    )
 
     if (curves is None) == (published is None):
         raise BadInput("give either --curves FILE or --published docvqa, and not both")
@@ -63,40 +87,68 @@ def plan(
         raise BadInput("give costs by --cost or by --effort, and not both")
     check_floor(floor)
     measured, source = _read_curves(curves, published)
+    policy = None if curves is None else read_policy(curves)
     if effort:
         costs = costs_from_effort(tier_words("--effort", effort))
+    elif cost:
+        costs = tier_numbers("--cost", cost, float)
     else:
-        costs = tier_numbers("--cost", cost, float) if cost else {"high": 5.0, "low": 1.0}
+        costs = {"high": 5.0, "low": 1.0} if policy is None else policy.costs
+    if mean_budget is None:
+        mean_budget = PAPER_MEAN if policy is None else policy.mean_budget
+    limits = parse_harm(max_harm, costs) or (None if policy is None else policy.max_harm)
     if samples:
         if total is not None or floor is not None or pair or mix:
             raise BadInput("--samples takes --mean-budget, and none of --total, --floor, --pair and --mix")
         level = check_confidence(CONFIDENCE if confidence is None else confidence)
         design = Design(tier_numbers("--count", count or [], float), per_document, likeness)
         search = Search(power, repeats=repeats, estimator=estimator or DEFAULT)
-        goal = Certification(level, parse_ceilings(ceiling))
+        goal = Certification(level, parse_ceilings(ceiling), max_harm=limits)
         needed = samples_needed(measured, costs, mean_budget, goal, design, search, print_size)
         if as_json:
             share, lower = (None, None) if needed.needed is None else certified_share(needed)
             print_json({"source": source, **needed.record(), "share": share, "share_at_least": lower})
         else:
-            print_needed(needed, source)
+            limited = f", with harm limits of {format_by_tier(limits)}" if limits else ""
+            print_needed(needed, f"{source}{limited}")
         return
     if ceiling or confidence is not None:
         raise BadInput("--ceiling and --confidence need answers to certify: add --samples here, or calibrate --certify")
-    counts = tier_numbers("--count", count, int) if count else {tier: max(c.counts) for tier, c in measured.items()}
+    counts = {tier: max(c.counts) for tier, c in measured.items()} if policy is None else policy.counts
+    if count:
+        counts = tier_numbers("--count", count, int)
     tokens = mean_budget * sum(counts.values()) if total is None else total
-    name, fitted = estimator or "raw", measured
+    stated = DEFAULT if curves is not None and curves.suffix == ".jsonl" else "raw"  # a log is fitted, rates are given
+    name = estimator or (stated if policy is None else policy.estimator)
+    fitted = _fit(curves, measured, name, costs, policy)
     if name != "raw":
-        fitted = _fit(curves, measured, name, costs)
         source = f"{source}, curves by {name}"
+    if floor is None and policy is not None and policy.floor > 1:
+        floor = policy.floor
     if total is None:
         _check_mean(fitted, counts, mean_budget, floor)
     named = tier_numbers("--pair", pair, int) if pair else None
-    result = make_plan(fitted, costs, counts, tokens, floor, pair=named, mix=mix)
+    labelled = policy is not None and not count and all(plan.questions for plan in policy.tiers.values())
+    questions = {tier: plan.questions or {} for tier, plan in policy.tiers.items()} if policy and labelled else counts
+    result = make_plan(fitted, costs, questions, tokens, floor, pair=named, mix=mix, max_harm=limits)
+    harm = harm_report(fitted, result, floor)
     if as_json:
-        print_json({"source": source, "estimator": name, **result.record()})
-    else:
-        print_plan(result, measured, source, name, stated=bool(cost or effort))
+        served = None if policy is None else policy.budgets
+        print_json(
+            {
+                "source": source,
+                "estimator": name,
+                "policy_budgets": served,
+                **result.record(),
+                "harm": harm and harm.record(),
+            }
+        )
+        return
+    if harm is not None:
+        typer.echo(f"{harm}\n")
+    print_plan(result, measured, source, name, fitted=fitted, stated=bool(cost or effort or policy))
+    if policy is not None and policy.budgets != result.allocation.budgets:
+        print_policy_differs(policy)
 
 
 def _check_mean(curves: "Mapping[str, Curve]", counts: Mapping[str, int], mean_budget: int, floor: int | None) -> None:
@@ -127,14 +179,23 @@ def _read_curves(path: Path | None, published: str | None) -> "tuple[dict[str, C
 
 
 def _fit(
-    path: Path | None, measured: "dict[str, Curve]", estimator: str, costs: Mapping[str, float]
+    path: Path | None,
+    measured: "dict[str, Curve]",
+    estimator: str,
+    costs: Mapping[str, float],
+    policy: "Policy | None" = None,
 ) -> "dict[str, Curve]":
-    """The estimator's curves. A log of outcomes also shows it how errors correlate within documents."""
+    """The estimator's curves: of a policy, those that its budgets were chosen on.
+
+    A log of outcomes also shows the estimator how errors correlate within documents.
+    """
     from stakes.calibration.by_document import by_document
     from stakes.calibration.estimators import fit
     from stakes.evaluation.outcome_log import read_outcomes
 
-    if path is None or path.suffix != ".jsonl":
+    if policy is not None and policy.estimator == estimator:
+        return {tier: curve for tier, plan in policy.tiers.items() if (curve := plan.chosen_on)}
+    if path is None or path.suffix != ".jsonl" or estimator == "raw":
         return fit(estimator, measured)
     table = by_document(read_outcomes(path), costs)
     return fit(estimator, table.curves(), table)

@@ -1,16 +1,17 @@
 """The summaries that ``stakes plan`` prints: budgets and how far costs may be off, or how many questions to label."""
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import typer
 
 from stakes.commands.output import format_by_tier, print_table, show
+from stakes.tiers import describe_mean_costs, own_ratio, ratio_meaning
 
 if TYPE_CHECKING:
     from stakes.budgets.curve import Curve
     from stakes.budgets.plan import Plan
+    from stakes.budgets.policy import Policy
     from stakes.calibration.certify.power import SamplesNeeded, SizeRow
 
 SHARE_CONFIDENCE = 0.95
@@ -24,13 +25,20 @@ def print_plan(
     source: str,
     estimator: str = "raw",
     *,
+    fitted: "Mapping[str, Curve] | None" = None,
     title: str = "Budgets",
     stated: bool = True,
 ) -> None:
-    """Print the whole summary. ``estimator``: of the plan's errors; ``stated``: the user gave the costs."""
+    """Print the whole summary.
+
+    ``curves``: as measured; ``fitted``: by ``estimator``, which the plan rests on; ``stated``: the user gave the costs.
+    """
     typer.echo(f"{source}\n")
+    if plan.costs_as_read is not None:
+        typer.echo(describe_mean_costs(plan.costs, plan.costs_as_read))
     _print_allocation(plan, curves, estimator, title)
-    _draw(plan, curves)
+    _print_limits(plan, fitted or curves)
+    _draw(plan, curves, fitted or curves)
     _print_ratios(plan)
     _print_required_confidence(plan, stated)
     _print_pair(plan)
@@ -53,10 +61,7 @@ def _print_allocation(plan: "Plan", curves: "Mapping[str, Curve]", estimator: st
         verdict = f"{change:.3f} lower" if change > 5e-4 else "no lower: keep uniform"  # 0.000 is not lower
         if not best.mixed and set(best.budgets.values()) == {plan.uniform_budget}:
             verdict = "uniform itself"
-        within = "" if plan.uniform_budget == int(mean) else ", the largest budget that all tiers share within the mean"
-        typer.echo(
-            f"Uniform at {plan.uniform_budget} tokens{within}: CWE {plan.uniform_cwe:.3f}; these budgets are {verdict}."
-        )
+        typer.echo(f"Uniform {_format_uniform(plan)}: CWE {plan.uniform_cwe:.3f}; these budgets are {verdict}.")
     if best.price > 0:
         gain = show(best.price * sum(plan.counts.values()))
         typer.echo(f"One more token for every image would lower CWE by about {gain}.")
@@ -69,25 +74,61 @@ def _print_allocation(plan: "Plan", curves: "Mapping[str, Curve]", estimator: st
     typer.echo("")
 
 
-def _draw(plan: "Plan", curves: "Mapping[str, Curve]") -> None:
-    """The curves and the frontier as text, if the terminal is wide enough."""
+def _print_limits(plan: "Plan", curves: "Mapping[str, Curve]") -> None:
+    """How much the error of each tier with a harm limit rises."""
+    from stakes.budgets.harm import uniform_of
+
+    if not plan.max_harm:
+        return
+    uniform = uniform_of(curves, plan.allocation.total // sum(plan.counts.values()))
+    rises = {tier: plan.allocation.errors[tier] - curves[tier].error(uniform) for tier in plan.max_harm}
+    shown = ", ".join(f"{tier} {rise:+.3f} (limit {plan.max_harm[tier]:g})" for tier, rise in rises.items())
+    typer.echo(f"Errors against uniform {uniform}, within their harm limits: {shown}.\n")
+
+
+def _format_uniform(plan: "Plan") -> str:
+    """``at 376 tokens, interpolated``"""
+    from stakes.budgets.uniform import format_tokens
+
+    between = ", interpolated between measured budgets" if plan.uniform_interpolated else ""
+    return f"at the same {format_tokens(plan.uniform_budget or 0)} tokens{between}"
+
+
+def print_policy_differs(policy: "Policy") -> None:
+    """Print that the policy serves other budgets than the plan has, and why where that is known."""
+    why = ""
+    if policy.per_request is not None:
+        why = "; with per-request costs it gives each question a budget of its own"
+    elif policy.certificate is not None:
+        why = ", as certified: those were chosen on a quarter of the documents, or are uniform"
+    typer.echo(f"The policy itself serves {format_by_tier(policy.budgets)}{why}.")
+
+
+def _draw(plan: "Plan", curves: "Mapping[str, Curve]", fitted: "Mapping[str, Curve]") -> None:
+    """The curves as measured and the frontier on those of the plan as text, if the terminal is wide enough."""
     from stakes.report.terminal import curves_text, frontier_text, plot_width
 
     if width := plot_width():
         best = plan.allocation
         typer.echo(curves_text(curves, best.budgets, width) + "\n")
         if len(curves) > 1 and not best.mixed:
-            chosen = best.budgets[plan.most_expensive]
-            typer.echo(frontier_text(curves, plan.costs, plan.counts, best.total, width, chosen) + "\n")
+            typer.echo(frontier_text(fitted, plan, width) + "\n")
 
 
 def _print_ratios(plan: "Plan") -> None:
+    from stakes.budgets.uniform import format_tokens
+
     if not plan.ratios:
         return
     tiers = list(plan.allocation.budgets)
-    rows = [(f"{row.ratio:g}", *(row.budgets[tier] for tier in tiers), row.cwe, row.uniform_cwe) for row in plan.ratios]
+    rows = [
+        (f"{r.ratio:g}", *(r.budgets[tier] for tier in tiers), format_tokens(r.tokens), r.cwe, r.uniform_cwe)
+        for r in plan.ratios
+    ]
     title = f"The optimum when a mistake in {plan.most_expensive} costs r times one in {plan.cheapest}"
-    print_table(title, ["r", *tiers, "CWE", "uniform"], rows)
+    print_table(title, ["r", *tiers, "mean", "CWE", "uniform at that mean"], rows)
+    if len(tiers) > 2:
+        typer.echo(f"{ratio_meaning(plan.costs)} The stated costs have r = {own_ratio(plan.costs):g}.")
     if plan.changes is not None:
         steps = ", ".join(f"{c.ratio:.2f} to ({c.after.high}, {c.after.low})" for c in plan.changes)
         typer.echo(f"It changes at r = {steps}." if steps else "It is the same at every ratio from 1 up.")
@@ -117,15 +158,16 @@ def _print_pair(plan: "Plan") -> None:
     if plan.pair is None:
         return
     budgets = format_by_tier(plan.pair.budgets)
-    if set(plan.pair.budgets.values()) == {plan.uniform_budget}:
+    if len(set(plan.pair.budgets.values())) == 1:
         typer.echo(f"The pair is uniform itself: {budgets}.")
-    elif math.isinf(plan.pair.break_even):
-        typer.echo(f"The pair {budgets} never pays: {plan.most_expensive} gains nothing over uniform.")
-    else:
-        typer.echo(
-            f"The pair {budgets} has CWE {plan.pair.cwe:.3f} and beats uniform {plan.uniform_budget} from a cost ratio "
-            f"of {plan.pair.break_even:.2f} upward."
-        )
+        return
+    pays = plan.pair.pays
+    if pays == "never":
+        typer.echo(f"The pair {budgets} never pays: neither tier gains over uniform at the same tokens.")
+        return
+    at = "at every cost ratio" if pays == "every r" else f"at cost ratios {pays}" if pays.startswith("below") else ""
+    at = at or f"from a cost ratio of {pays} upward"
+    typer.echo(f"The pair {budgets} has CWE {plan.pair.cwe:.3f} and beats uniform at the same tokens {at}.")
 
 
 def print_size(row: "SizeRow") -> None:

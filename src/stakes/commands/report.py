@@ -1,5 +1,6 @@
 """``stakes report``: one self-contained HTML file from a calibration, its evaluation, or both."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -47,12 +48,18 @@ def report(
     source = samples_from_file(samples, found) if samples else samples_from_pages(pages, found) if pages else None
     drawn, names = None, list[str]()
     if model is not None:
+        from stakes.calibration.evaluate import is_same_model
+        from stakes.evaluation.fingerprint import model_digest
         from stakes.models import load
         from stakes.models.base import DEFAULT_SELECTOR
 
         if found.policy.mechanism != "deletion" or source is None:
             raise BadInput("--model draws the tokens that deletion keeps; it needs a deletion policy and its images")
         drawn = load(model)
+        if is_same_model(found.policy, model_digest(drawn)) is False:
+            then = "another one" if found.policy.model is None else found.policy.model
+            note = f"Kept tokens are drawn by ANOTHER MODEL than the policy's: {model}; it was calibrated with {then}."
+            found = replace(found, notes=(note, *found.notes))
         names = list(dict.fromkeys([found.policy.selector or DEFAULT_SELECTOR, *(selector or ())]))
     text = report_html(found, source, model=drawn, selectors=names, pricing=Pricing(price_per_million, images))
     try:

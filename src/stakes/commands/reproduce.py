@@ -34,7 +34,11 @@ def reproduce(
         str, typer.Option(help="embedded, embedded-small, embedded-llava, ocr, a hub name, a folder or an address.")
     ] = "embedded",
     data: Annotated[
-        list[str] | None, typer.Option(help="Real questions: docvqa (hub), docvqa=FOLDER (parquet copy), docvqa=FILE.")
+        list[str] | None,
+        typer.Option(
+            help="Real questions: docvqa (hub), docvqa=FOLDER (parquet copy), docvqa=FILE; sroie=FOLDER or sroie=FILE: "
+            "receipts in place of docvqa."
+        ),
     ] = None,
     per_tier: Annotated[int | None, typer.Option(help=f"Questions of each tier. Default: {FULL}.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK} questions per tier: only a preview.")] = False,
@@ -79,13 +83,12 @@ def reproduce(
     judging = options.make_judge(judge, judge_model, judge_key_env, folder)
     sources = options.parse_data(words)
     names = list(TABLES) if table == "all" else [table]
-    left_out: dict[str, str] = {}
-    if table == "all" and not Path(sources.get("docvqa", "")).is_file():
-        left_out["labels"] = "labels are validated on real question texts; give a samples file: --data docvqa=FILE"
-        names = [name for name in names if name != "labels"]
-        if judging is not None:
-            raise BadInput(f"--judge is for the table labels, which is left out: {left_out['labels']}")
-        typer.echo(f"left out: {left_out['labels']}", err=True)
+    left_out = options.missing_data(sources) if table == "all" else {}
+    names = [name for name in names if name not in left_out]
+    if judging is not None and "labels" in left_out:
+        raise BadInput(f"--judge is for the table labels, which is left out: {left_out['labels']}")
+    for why in left_out.values():
+        typer.echo(f"left out: {why}", err=True)
     study = options.make_study(model, sources, count, mechanism, signal, folder, selector or [], judging)
     options.print_estimate(study, sum(experiment(name).answers(study) for name in names))
     tables = {}
@@ -100,6 +103,10 @@ def reproduce(
                 raise InfeasibleBudget(left_out[name]) from None
             typer.echo(f"left out: {left_out[name]}", err=True)
             continue
+        if "sroie" in sources:
+            from stakes.experiments.tables.receipts import of_receipts
+
+            measured = of_receipts(measured, study)
         command = format_command(table, model, words, study, signal, judge)
         tables[measured.name] = {"command": command, "per_tier": study.per_tier, **measured.record()}
         if not as_json:

@@ -5,6 +5,7 @@ check_options("labels", ["--per-tier"], [])     # BadInput: the table labels doe
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,26 +46,47 @@ def check_options(table: str, given: Sequence[str], data: Sequence[str]) -> None
         raise BadInput("--quick is a number of questions, too; give it or --per-tier, not both")
     if table in TABLES:
         sets = experiment(table).DATASETS
-        for name in parse_data(data):
-            if name not in sets:
+        for name in (word.partition("=")[0] for word in data if parse_data(data)):
+            if name not in sets and not (name == "sroie" and "docvqa" in sets):
                 raise BadInput(
                     f"the table {table} asks about {', '.join(sets)}, not about {name}; leave --data {name} out"
                 )
 
 
 def parse_data(words: Sequence[str]) -> dict[str, str]:
-    """The sources of the paper's data sets: a samples file, or a set of the hub, perhaps from a local copy."""
-    from stakes.experiments.study import OFFLINE
+    """The sources of the paper's data sets: a samples file, or a set of the hub, perhaps from a local copy.
+
+    Receipts (``sroie``) replace docvqa.
+    """
+    from stakes.experiments.study import OFFLINE, RECEIPTS
 
     sources: dict[str, str] = {}
     for word in words:
         name, _, path = word.partition("=")
-        if name not in OFFLINE:
+        if name not in (*OFFLINE, RECEIPTS):
             raise BadInput(f"--data takes SET or SET=FILE with a set of {', '.join(OFFLINE)}, not {word!r}")
         if name in sources:
             raise BadInput(f"--data names {name} twice; give each set once")
+        if name == RECEIPTS:
+            if "docvqa" in sources:
+                raise BadInput(f"{RECEIPTS} replaces docvqa; give --data {RECEIPTS} or --data docvqa, not both")
+            file = Path(path) / "questions.jsonl" if Path(path).is_dir() else Path(path)
+            if not path or not file.is_file():
+                raise BadInput(f"--data {word}: no {file} is there; give --data {RECEIPTS}=FOLDER with questions.jsonl")
+            sources |= {"docvqa": RECEIPTS, RECEIPTS: str(file)}
+            continue
         sources[name] = path if Path(path).is_file() else f"hub:{name}:{path}".rstrip(":")
     return sources
+
+
+def missing_data(sources: dict[str, str]) -> dict[str, str]:
+    """Tables that need data of a kind that was not given, by name, with what to give."""
+    missing = {}
+    if not Path(sources.get("docvqa", "")).is_file():
+        missing["labels"] = "labels are validated on real question texts; give a samples file: --data docvqa=FILE"
+    if "sroie" not in sources:
+        missing["receipts"] = "receipts are real pages; give a folder or a samples file: --data sroie=FOLDER"
+    return missing
 
 
 def make_judge(judge: str | None, model: str | None, key_env: str | None, folder: Path) -> "Judge | None":
@@ -100,15 +122,18 @@ def make_study(
     judge: "Judge | None" = None,
 ) -> "Study":
     """The study that measures tables: the model, the questions and the folder of its answers."""
+    from stakes.data.sample import read_samples
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import Progress
-    from stakes.experiments.study import Study
+    from stakes.experiments.study import RECEIPTS, RECEIPTS_METRIC, Study
     from stakes.models import load
 
     if signal.startswith("judge:"):
         raise BadInput(f"tables are measured by tier or keywords, not by {signal}; --judge is for the table labels")
     if mechanism not in ("deletion", "resolution"):
         raise BadInput(f"a mechanism is deletion or resolution, not {mechanism!r}")
+    if RECEIPTS in data:  # the file may hold fewer
+        per_tier = min(per_tier, max(Counter(sample.tier for sample in read_samples(data[RECEIPTS])).values()))
     for selector in selectors:
         Setting("deletion", selector)  # refuses an unknown name before the model is loaded
     return Study(
@@ -117,6 +142,7 @@ def make_study(
         folder=folder,
         per_tier=per_tier,
         mechanism="deletion" if mechanism == "deletion" else "resolution",
+        metric=RECEIPTS_METRIC if RECEIPTS in data else "relaxed",
         data=data,
         signal=parse_signal(signal, {"high": 5.0, "low": 1.0}),
         selectors=tuple(dict.fromkeys(selectors)),

@@ -3,82 +3,25 @@
 Most options are generated from ``gateway.settings``, where each is declared once with its default and description.
 """
 
-import inspect
-import math
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided, signal_file, tier_numbers, use_signal
-from stakes.commands.options import replace_signature
 from stakes.commands.output import AsJson, format_by_tier, print_json
+from stakes.commands.serve_options import read_settings, with_settings, within
 from stakes.errors import BadInput
-from stakes.gateway.settings import Option, Settings, declared_options
+from stakes.gateway.settings import Settings
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
     from stakes.calibration.certify.drift import Conditions
 
 FAMILY = "qwen2.5-vl"
-
-
-def read_settings(context: typer.Context, path: Path | None) -> Path | None:
-    """Read options from a TOML file, such as ``shadow = 0.01``; options on the command line win."""
-    if path is None:
-        return None
-    try:
-        record = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"no settings can be read from {path} ({error})") from None
-    known = {one.name for one in context.command.params} - {"settings_file", "help"}
-    chosen = {name.replace("-", "_"): value for name, value in record.items()}
-    for name in chosen:
-        if name not in known:
-            raise BadInput(f"{path} sets {name!r}, which is no option of serve; see stakes serve --help")
-    context.default_map = {**(context.default_map or {}), **chosen}
-    return path
-
-
-def within(least: float, most: float = math.inf) -> Callable[[float | None], float | None]:
-    """An option callback that refuses numbers outside these bounds; nan and infinity are always outside."""
-
-    def check(value: float | None) -> float | None:
-        if value is not None and not (least <= value <= most and math.isfinite(value)):
-            bounds = f"from {least:g} to {most:g}" if math.isfinite(most) else f"of at least {least:g}"
-            raise typer.BadParameter(f"give a number {bounds}, not {value}")
-        return value
-
-    return check
-
-
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with one option per declared setting in place of its parameter ``typed``."""
-    declared = list(declared_options())
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        typed = {option.name: given.pop(option.name) for option in declared}
-        command(**given, typed=typed)
-
-    parameters: list[inspect.Parameter] = []
-    for name, own in inspect.signature(command).parameters.items():
-        parameters += [_parameter(option) for option in declared] if name == "typed" else [own]
-    replace_signature(run, parameters)
-    return run
-
-
-def _parameter(option: Option) -> inspect.Parameter:
-    """One setting as a parameter that typer reads."""
-    flags = [f"--{option.name.replace('_', '-')}"] if option.switch else []
-    bounds = None if option.least is None else within(option.least, math.inf if option.most is None else option.most)
-    kind = option.kind | None if option.default is None else option.kind
-    annotation = Annotated[kind, typer.Option(*flags, callback=bounds, help=option.help)]  # type: ignore[valid-type]
-    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)
 
 
 @with_settings
@@ -143,8 +86,9 @@ def serve(
 
     conditions = drift_limits(shadow_outcomes, shadow_allow)
     source()  # report a bad policy before a model is loaded
-    with _upstream(typed["upstream"]) as (address, own):
-        settings = Settings.from_options(address, typed)
+    with _upstream(typed["upstream"]) as (address, own, bounds):
+        given = {name: value for name, value in typed.items() if value is not None}
+        settings = Settings.from_options(address, {**bounds, **given})
         settings.check_host(host)
         files = tuple(path for path in (policy, signal_file(signal or "")) if path is not None)
         served = reload.Served(
@@ -162,18 +106,21 @@ def serve(
 
 
 @contextmanager
-def _upstream(word: str) -> Iterator[tuple[str, str | None]]:
-    """The address to forward to, and the model's family where it is known; a local model is served next to it."""
+def _upstream(word: str) -> Iterator[tuple[str, str | None, dict[str, int]]]:
+    """The address to forward to, and the model's family and its processor's bounds where they are known.
+
+    A local model is served next to the gateway.
+    """
     if word.startswith(("http://", "https://")):
-        yield word, None
+        yield word, None, {}
         return
     from stakes.gateway import run
-    from stakes.gateway.local_server.app import create_model_app
+    from stakes.gateway.local_server.app import create_model_app, processor_bounds
     from stakes.models import load
 
     model = load(word)
     with run.running(create_model_app(model, Path(word).name)) as address:
-        yield f"{address}/v1", model.family
+        yield f"{address}/v1", model.family, processor_bounds(model)
 
 
 def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
@@ -206,7 +153,7 @@ def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, 
         for name, tokens in chosen.items()
     }
     record = {
-        "schema": 1, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
+        "schema": 2, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
         "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
         "signal": to_dict(named_signal("requests", {name: plan["cost"] for name, plan in plans.items()})),
     }  # fmt: skip
@@ -222,11 +169,9 @@ def describe_policy(rules: "Policy") -> dict[str, Any]:
     if rules.per_request is None:
         state = Controller.from_policy(rules).state()
         first = {tier: round(state[f"budget_{tier}"]) for tier in rules.tiers}
-    calibrated = rules.fingerprint != "uncalibrated"
     return {
         "family": rules.family, "budgets": rules.budgets, "mean_budget": rules.mean_budget,
-        "origin": f"policy {rules.fingerprint:.12}" if calibrated else "chosen, not calibrated",
-        "basis": rules.basis, "begins_with": first, "warnings": policy_warnings(rules),
+        "origin": rules.origin, "basis": rules.basis, "begins_with": first, "warnings": policy_warnings(rules),
     }  # fmt: skip
 
 

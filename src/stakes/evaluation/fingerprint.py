@@ -13,6 +13,7 @@ with the current tiers and documents; ``relabel`` writes them into the log befor
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from typing import Any
 
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, StakesError
-from stakes.evaluation.grading import METRICS
+from stakes.evaluation.grading import DEFAULT_METRIC, METRICS
 from stakes.evaluation.outcome_log import Outcome, OutcomeLog, read_outcomes
 from stakes.files import write_whole
 from stakes.models.base import DEFAULT_SELECTOR, SUFFIX, Mechanism
@@ -31,6 +32,15 @@ SCHEMA = 1  # increase it when grading or answering changes what an old log woul
 OTHER_LOG = "give --log another name"  # an option of calibrate and of evaluate
 DATA = ("samples", "questions", "answers", "documents", "images")
 LABELS = {"tiers": "", "documents": ""}  # no answer depends on these
+IN_WORDS = {
+    "model.weights": "other weights of the model",
+    "model.prompt": "another prompt template",
+    "model.pixels": "other image processing",
+    "model.words": "another vocabulary",
+    "model.decoding": "other settings of decoding",
+}
+"""Parts that are stored as digests, which mean nothing to a person."""
+_DIGEST = re.compile("[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ class Setting:
 
     mechanism: Mechanism = "resolution"
     selector: str | None = None
-    metric: str = "relaxed"
+    metric: str = DEFAULT_METRIC
 
     def __post_init__(self) -> None:
         if self.mechanism not in ("resolution", "deletion"):
@@ -82,10 +92,19 @@ class Fingerprint:
     @property
     def model(self) -> str:
         """The digest of the model."""
-        return json_digest({key: value for key, value in self.parts.items() if key.startswith("model.")})[:16]
+        return _model_digest(self.parts)
 
     def __str__(self) -> str:
         return f"data:{self.data} model:{self.model} run:{self.run}"
+
+
+def model_digest(model: Any) -> str:
+    """The digest of a model as in ``Fingerprint.model``, before anything is asked."""
+    return _model_digest({f"model.{key}": value for key, value in identity(model).items()})
+
+
+def _model_digest(parts: Mapping[str, str]) -> str:
+    return json_digest({key: value for key, value in parts.items() if key.startswith("model.")})[:16]
 
 
 def fingerprint_of(samples: Sequence[Sample], model: Any, setting: Setting) -> Fingerprint:
@@ -197,12 +216,13 @@ def _describe_difference(log: Path, run: str, fingerprint: Fingerprint, other_lo
     before, now = _read_meta(meta), fingerprint.parts
     if before.pop("run", None) != run:
         return (
-            f"{log} belongs to another experiment: its outcomes are of run {run:.12}, this is {fingerprint.run:.12} "
-            f"(what differs is not known without {meta.name}); {other_log}, or delete it"
+            f"{log} belongs to another experiment (what differs is not known without {meta.name}, which is missing or "
+            f"another run's); {other_log}, or delete it"
         )
     keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    readable = [key for key in keys if key not in (*DATA, "tiers")]
-    changes = ", ".join(f"{key} was {before.get(key)!s:.40} and is {now.get(key)!s:.40}" for key in readable[:3])
+    settings = [(key, before.get(key), now.get(key)) for key in keys if key not in (*DATA, "tiers")]
+    settings.sort(key=lambda one: _is_digest(*one[1:]))  # what can be read comes first
+    changes = ", ".join(_describe_change(*one) for one in settings[:3])
     also = f" ({changes})" if changes else ""
     if "samples" in keys or "questions" in keys:
         held, here = before.get("samples"), now["samples"]
@@ -212,6 +232,17 @@ def _describe_difference(log: Path, run: str, fingerprint: Fingerprint, other_lo
             f"{log} holds answers to these questions with other {' and '.join(data)}{also}; {other_log}, or delete it"
         )
     return f"{log} belongs to another experiment: {changes}; {other_log}, or restore the earlier setting"
+
+
+def _describe_change(key: str, before: object, now: object) -> str:
+    if _is_digest(before, now):
+        return IN_WORDS.get(key, f"another {key}")
+    was, is_now = ("not set" if value is None else f"{value!s:.40}" for value in (before, now))
+    return f"{key} was {was} and is {is_now}"
+
+
+def _is_digest(*values: object) -> bool:
+    return any(_DIGEST.search(str(value)) for value in values)
 
 
 def json_digest(value: object) -> str:

@@ -1,8 +1,9 @@
-"""Grade answers by one of six metrics: ``value`` for your own data, five others after their official definitions.
+"""Grade answers by one of seven metrics: ``value`` or ``fields`` for your own data, five by their official definitions.
 
 | metric    | score                                                                                      |
 |-----------|--------------------------------------------------------------------------------------------|
 | value     | 1 if the values are equal: amounts, dates, whole identifiers, whole words (docs/metrics.md)|
+| fields    | ``anls`` where the answer is text with words, such as a name or an address; else ``value``  |
 | relaxed   | 1 if, normalized, prediction and an answer are equal or one contains the other (the paper) |
 | exact     | 1 if they are equal, normalized                                                            |
 | anls      | 1 - edit distance / longer length, best over answers, 0 below 0.5 (DocVQA, InfographicVQA) |
@@ -13,8 +14,8 @@ A score of 0.5 or more counts as correct in paired tests; the raw score is kept 
 
     >>> grade("$1,240.00 in total.", ["$1,240.00"])
     1.0
-    >>> grade("1.240,00 €", ["1,240.00"], metric="value"), grade("4", ["42.90"], metric="value")
-    (1.0, 0.0)
+    >>> grade("1.240,00 €", ["1,240.00"]), grade("4", ["42.90"]), grade("4", ["42.90"], metric="relaxed")
+    (1.0, 0.0, 1.0)
     >>> grade("Sargaso Sea", ["Sargasso Sea"], metric="anls")
     0.9166666666666666
 """
@@ -97,9 +98,11 @@ def vqa_score(prediction: str, answers: Sequence[str]) -> float:
 
 
 CORRECT_FROM = 0.5
+DEFAULT_METRIC = "value"
+"""For users' own data. The paper's tables are graded by ``relaxed`` (``experiments``)."""
 
 
-def grade(prediction: str, answers: Sequence[str], metric: str = "relaxed", *, truncated: bool = False) -> float:
+def grade(prediction: str, answers: Sequence[str], metric: str = DEFAULT_METRIC, *, truncated: bool = False) -> float:
     """The score in [0, 1] of ``prediction`` against every acceptable answer.
 
     An empty prediction is never correct, although "" is contained in everything. A ``truncated`` prediction was cut
@@ -119,6 +122,8 @@ def grade(prediction: str, answers: Sequence[str], metric: str = "relaxed", *, t
         return 0.0
     if metric == "vqa":
         return vqa_score(prediction, answers)
+    if metric == "fields":
+        return max(grade(prediction, [answer], _metric_of(answer), truncated=truncated) for answer in answers)
     if metric == "relaxed" and truncated:
         return max(float(_normalize(a) in _normalize(prediction)) if _normalize(a) else 0.0 for a in answers)
     if metric == "value" and truncated:
@@ -165,6 +170,13 @@ def _value(prediction: str, answer: str) -> float:
     return float(is_right(prediction, answer))
 
 
+def _metric_of(answer: str) -> str:
+    """``value`` for amounts, dates, times and identifiers; ``anls`` for text, in which a misread letter is forgiven."""
+    from stakes.evaluation.value.scan import scan
+
+    return "anls" if any(item.kind == "word" for item in scan(answer).items) else "value"
+
+
 def _exact(prediction: str, answer: str) -> float:
     return float(_normalize(prediction) == _normalize(answer))
 
@@ -196,6 +208,7 @@ def _number(text: str) -> float | None:
 
 METRICS: dict[str, Callable[[str, str], float]] = {
     "value": _value,
+    "fields": lambda prediction, answer: grade(prediction, [answer], "fields"),
     "relaxed": _relaxed,
     "exact": _exact,
     "anls": _anls,

@@ -10,6 +10,7 @@ A log is read line by line, and outcomes share their repeated texts: a million l
 
 import fcntl
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -44,6 +45,8 @@ class Outcome:
     run: str
     layers: float | None = None
     """Visual tokens as the mean over decoder layers, where that is what the budget counts."""
+    confidence: float | None = None
+    """``Answer.confidence``, where the model gives one; logs of earlier versions have none."""
 
     @property
     def spent(self) -> float:
@@ -51,18 +54,18 @@ class Outcome:
         return self.realised if self.layers is None else self.layers
 
     def record(self) -> dict[str, Any]:
-        """A line of the log; ``layers`` only where there is one."""
-        line = asdict(self)
-        return line if self.layers is not None else {name: line[name] for name in NAMES}
+        """A line of the log; ``layers`` and ``confidence`` only where there is one."""
+        return {name: value for name, value in asdict(self).items() if value is not None or name not in OPTIONAL}
 
 
-NAMES = tuple(field.name for field in fields(Outcome) if field.name != "layers")
+OPTIONAL = ("layers", "confidence")
+NAMES = tuple(field.name for field in fields(Outcome) if field.name not in OPTIONAL)
 _KINDS: dict[str, tuple[type, ...]] = {
     "selector": (str, type(None)),
     **dict.fromkeys(("budget", "native", "realised"), (int,)),
     **dict.fromkeys(("score", "ms"), (int, float)),
     **dict.fromkeys(("truncated", "correct"), (bool,)),
-    "layers": (int, float, type(None)),
+    **dict.fromkeys(OPTIONAL, (int, float, type(None))),
 }
 _REPEATED = ("sample", "document", "tier", "mechanism", "selector", "metric", "run")  # the same text in many lines
 
@@ -98,7 +101,7 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _outcome(number: int, record: Any, path: Path | str) -> Outcome:
-    if not isinstance(record, dict) or set(record) - {"layers"} != set(NAMES):
+    if not isinstance(record, dict) or set(record) - set(OPTIONAL) != set(NAMES):
         raise BadInput(f"line {number} of {path} is not an outcome; it needs exactly {', '.join(NAMES)}")
     for name in record:
         kinds = _KINDS.get(name, (str,))
@@ -106,6 +109,8 @@ def _outcome(number: int, record: Any, path: Path | str) -> Outcome:
             raise BadInput(f"line {number} of {path}: {name} cannot be {record[name]!r}")
     if not 0 <= record["score"] <= 1:
         raise BadInput(f"line {number} of {path}: score must lie in [0, 1], not {record['score']}")
+    if not math.isfinite(record.get("confidence") or 0):
+        raise BadInput(f"line {number} of {path}: confidence is a number, not {record['confidence']}")
     if record["correct"] is not is_correct(record["score"]):
         raise BadInput(
             f"line {number} of {path}: correct is {json.dumps(record['correct'])}, but the score is "

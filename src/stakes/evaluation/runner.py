@@ -224,4 +224,5 @@ def _outcome(
         ms=round(sum(answer.timings.values()), 3),
         run=run,
         layers=None if layers is None else answer.layer_tokens,
+        confidence=answer.confidence,
     )

@@ -1,6 +1,9 @@
 """Exact paired tests, BCa intervals by document, and cost-weighted error (CWE).
 
-* ``mcnemar``: exact two-sided test on the discordant pairs b:c, ``p = min(1, 2 P[Bin(b + c, 1/2) <= min(b, c)])``.
+* ``mcnemar``: exact two-sided test on the discordant pairs b:c, ``p = min(1, 2 P[Bin(b + c, 1/2) <= min(b, c)])``. It
+  takes questions as independent.
+* ``sign_flip``: the same by document, whose questions are not independent: ``p = P(|sum s_d x_d| >= |sum x_d|)`` over
+  random signs ``s_d``, with ``x_d`` a document's wins minus its losses.
 * ``cwe``: ``sum(c_i [wrong_i]) / sum(c_i)``; ``cwe_gain`` is how far it falls from one arm to another on the same
   samples, with a BCa bootstrap interval that resamples whole documents when ``documents`` are given.
 
@@ -11,18 +14,20 @@
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stakes.errors import BadInput
+from stakes.tiers import at_ratio
 
 RATIOS = (1, 2, 3, 5, 10, 20)  # the paper's cost ratios
 RESAMPLES = 10_000
 FEWEST = 10  # independent units: below, BCa intervals are much too narrow to call anything a gain
 HELD = 2_000_000  # resamples × units held in memory at once
+SUMMED = 100_000_000  # products of a convolution, up to which it is summed term by term: 0.1 s
 
 
 def mcnemar(b: int, c: int) -> float:
@@ -36,24 +41,80 @@ def mcnemar(b: int, c: int) -> float:
     return min(1.0, 2 * float(bdtr(min(b, c), int(b + c), 0.5)))
 
 
+def sign_flip(net: Sequence[int]) -> float:
+    """Exact two-sided p-value of the wins minus losses of each document, or of any other independent unit.
+
+        p = P(|sum_d s_d x_d| >= |sum_d x_d|),        s_d = +1 or -1, each with probability 1/2
+
+    If neither arm is better, swapping the two arms of a document changes nothing, whatever its questions have in
+    common: all signs are equally likely. The distribution of the sum is exact, built document by document. With one
+    question per document this is ``mcnemar``.
+
+    >>> sign_flip([1, 1, 1, 1, -1]) == mcnemar(4, 1)
+    True
+    >>> f"{sign_flip([2, 2, -1]):.2f} {mcnemar(4, 1):.2f}"
+    '0.50 0.38'
+    """
+    if any(int(x) != x for x in net):
+        raise BadInput(f"wins minus losses are whole numbers, not {list(net)!r:.80}")
+    sizes = np.abs(np.array([int(x) for x in net if x], dtype=np.int64))
+    observed = abs(int(sum(net)))
+    if not observed:
+        return 1.0
+    if sizes.max() == 1:
+        wins = sum(x > 0 for x in net)
+        return mcnemar(wins, len(sizes) - wins)
+    from scipy.signal import fftconvolve
+    from scipy.stats import binom
+
+    # chance[k]: that the documents with a minus sign hold k in all, so that the sum is ``sizes.sum() - 2 k``
+    chance, least = np.ones(1), 0.0
+    for size, documents in zip(*np.unique(sizes, return_counts=True), strict=True):
+        step = np.zeros(int(size * documents) + 1)
+        step[::size] = binom.pmf(np.arange(documents + 1), documents, 0.5)
+        if len(chance) * len(step) <= SUMMED:
+            chance = np.convolve(chance, step)
+        else:  # thousands of documents; rounding then hides a smaller p
+            chance, least = fftconvolve(chance, step), 1e-12
+    return min(1.0, max(least, 2 * float(chance[: (int(sizes.sum()) - observed) // 2 + 1].sum())))
+
+
 @dataclass(frozen=True)
 class Discordant:
-    """Pairs that two arms answer differently: ``b`` wrong → right, ``c`` right → wrong, and the exact p."""
+    """Pairs that two arms answer differently: ``b`` wrong → right, ``c`` right → wrong, and the exact p.
+
+    ``p`` is McNemar's, which takes questions as independent; ``p_by_document`` the sign-flip test's over documents
+    (or groups), None where documents are not known.
+    """
 
     b: int
     c: int
     p: float
+    p_by_document: float | None = None
+    clustered: bool = False
+    """Whether a document holds several of these questions, so that the two p differ."""
 
     def __str__(self) -> str:
-        return f"{self.b}:{self.c}, p = {self.p:.2g}"
+        return f"{self.b}:{self.c}, p = {self.p:.2g}{self.by_document}"
+
+    @property
+    def by_document(self) -> str:
+        """``, by document 0.03``, where that is another p; else empty."""
+        return f", by document {self.p_by_document:.2g}" if self.clustered else ""
 
 
-def discordant(before: ArrayLike, after: ArrayLike) -> Discordant:
-    """Compare correctness of the same samples under two arms, in the same order."""
+def discordant(before: ArrayLike, after: ArrayLike, documents: Sequence[Hashable] | None = None) -> Discordant:
+    """Compare correctness of the same samples under two arms, in the same order; ``documents``: that of each."""
     first, second = _flags("before", before), _flags("after", after)
     _same_length(first, second)
     b, c = int((~first & second).sum()), int((first & ~second).sum())
-    return Discordant(b, c, mcnemar(b, c))
+    if documents is None:
+        return Discordant(b, c, mcnemar(b, c))
+    _same_length(first, documents)
+    net: dict[Hashable, int] = {}
+    for document, change in zip(documents, second.astype(int) - first.astype(int), strict=True):
+        net[document] = net.get(document, 0) + int(change)
+    return Discordant(b, c, mcnemar(b, c), sign_flip(list(net.values())), clustered=len(net) < len(first))
 
 
 def cwe(correct: ArrayLike, costs: ArrayLike) -> float:
@@ -64,12 +125,14 @@ def cwe(correct: ArrayLike, costs: ArrayLike) -> float:
 
 
 def cwe_sweep(
-    correct: ArrayLike, tiers: Sequence[str], high_cost: str, ratios: Sequence[float] = RATIOS
+    correct: ArrayLike, tiers: Sequence[str], costs: Mapping[str, float], ratios: Sequence[float] = RATIOS
 ) -> dict[float, float]:
-    """CWE when tier ``high_cost`` costs r and every other tier 1, for each r: reweighting, no further answers."""
-    if high_cost not in tiers:
-        raise BadInput(f"no sample is of tier {high_cost!r}; the tiers are {', '.join(sorted(set(tiers)))}")
-    return {r: cwe(correct, [r if tier == high_cost else 1.0 for tier in tiers]) for r in ratios}
+    """CWE at each cost ratio r, with the costs of ``tiers.at_ratio``: reweighting, no further answers."""
+    for tier in tiers:
+        if tier not in costs:
+            raise BadInput(f"tier {tier!r} has no cost; the costs are of {', '.join(costs)}")
+    prices = {ratio: at_ratio(costs, ratio) for ratio in ratios}
+    return {ratio: cwe(correct, [at[tier] for tier in tiers]) for ratio, at in prices.items()}
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ Answers are logged per data set, mechanism and selector, and every (question, bu
 need it: the frontier's 13 budgets serve the arms, the metrics and the map. A stopped study resumes where it was.
 
 A source is a family of synthetic pages (``forms``), a set of the hub by the paper's protocol (``hub:docvqa``, or
-``hub:docvqa:FOLDER`` for a local parquet copy), or a samples file.
+``hub:docvqa:FOLDER`` for a local parquet copy), a samples file, or ``sroie``: real receipts, which may replace the
+documents of the paper with ``data={"docvqa": "sroie", "sroie": "questions.jsonl"}``. Their tiers are as labelled in the
+file, and those with fewer than 640 tokens are enlarged to that many, so that every budget of the paper is feasible.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stakes.budgets.policy import Policy, TierPlan
@@ -26,10 +29,13 @@ from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import Assignments, Key, RunOptions, run
-from stakes.evaluation.samples import draw_samples, prepare_samples
+from stakes.evaluation.samples import digest, draw_samples, prepare_samples
 from stakes.models.base import VLM, Mechanism
 from stakes.models.identity import family_of
 from stakes.signals import Judge, KeywordRule, Signal
+from stakes.vision.geometry import count_tokens
+from stakes.vision.image.decode import Picture
+from stakes.vision.image.resize import resample
 
 OFFLINE = {
     "docvqa": "forms",
@@ -40,6 +46,8 @@ OFFLINE = {
     "solid_color": "swatches",
 }
 """The paper's data sets, and the synthetic families that replace them offline."""
+RECEIPTS, RECEIPTS_METRIC = "sroie", "fields"
+LEAST_TOKENS = 640  # of a page, as in the paper
 
 
 @dataclass(frozen=True)
@@ -88,11 +96,13 @@ class Study:
         count = self.per_tier if per_tier is None else per_tier
         if source in pages.FAMILIES:
             return draw_samples(source, self.split, count, self.signal)
-        path = self._fetched(source.removeprefix("hub:"), count) if source.startswith("hub:") else Path(source)
+        fetched = self._fetched(source.removeprefix("hub:"), count) if source.startswith("hub:") else None
+        path = fetched or Path(self.data.get(source, source))
         if not path.is_file():
             raise BadInput(f"no data is called {source!r}; give one of {', '.join(pages.FAMILIES)}, or a samples file")
-        samples = prepare_samples(read_samples(path), path.parent, self.signal or KeywordRule())
-        return first_of_each_tier(samples, count)
+        signal = self.signal if source == RECEIPTS else self.signal or KeywordRule()
+        samples = first_of_each_tier(prepare_samples(read_samples(path), path.parent, signal), count)
+        return [enlarged(sample, family_of(self.model)) for sample in samples] if source == RECEIPTS else samples
 
     def _fetched(self, source: str, count: int) -> Path:
         """The samples file of a set of the hub, fetched once into the folder of the logs."""
@@ -158,6 +168,26 @@ def first_of_each_tier(samples: Sequence[Sample], count: int) -> list[Sample]:
         if seen[sample.tier] <= count:
             first.append(sample)
     return first
+
+
+def scale_page(sample: Sample, side: int) -> Sample:
+    """The sample on a page whose longer side has ``side`` pixels."""
+    longer = max(sample.size)
+    width, height = (max(1, round(length * side / longer)) for length in sample.size)
+    if (width, height) == sample.size:
+        return sample
+    name = digest(f"{sample.digest} at {width}x{height}".encode())
+    return replace(
+        sample, size=(width, height), digest=name, load=lambda: resample(Picture(sample.load()), width, height)
+    )
+
+
+def enlarged(sample: Sample, family: str) -> Sample:
+    """The sample on a page of at least ``LEAST_TOKENS``; a larger page is left as it is."""
+    page = sample
+    while (tokens := count_tokens(family, *page.size)) < LEAST_TOKENS:
+        page = scale_page(sample, 1 + round(max(page.size) * math.sqrt(LEAST_TOKENS / tokens)))
+    return page
 
 
 def fixed_policy(

@@ -70,8 +70,16 @@ def discordant_cells(pair: Discordant | Sequence[int] | None) -> tuple[Cell, Cel
     """The cells "b:c" (wins : losses) and p; both empty where there is no comparison."""
     if pair is None:
         return None, None
-    b, c = (pair.b, pair.c) if isinstance(pair, Discordant) else pair
-    return f"{b}:{c}", format_p(mcnemar(b, c))
+    if not isinstance(pair, Discordant):
+        return f"{pair[0]}:{pair[1]}", format_p(mcnemar(*pair))
+    return f"{pair.b}:{pair.c}", format_both_p(pair)
+
+
+def format_both_p(pair: Discordant) -> str:
+    """McNemar's p, as in the paper; where documents hold several of the questions, that by document follows."""
+    if not pair.clustered or pair.p_by_document is None:
+        return format_p(pair.p)
+    return f"{format_p(pair.p)}; {format_p(pair.p_by_document)} by document"
 
 
 def gain_cell(row: ArmRow) -> Cell:

@@ -37,6 +37,7 @@ from stakes.gateway.proxy.images import Workers
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Authenticator, Upstream
 from stakes.gateway.reload import Served, policy_warnings
 from stakes.gateway.settings import Settings
+from stakes.vision.geometry import count_tokens
 
 if TYPE_CHECKING:
     from stakes.gateway.monitoring.telemetry import Telemetry
@@ -53,6 +54,7 @@ def check_policy(policy: Policy, settings: Settings, conditions: ConditionsSourc
             "--mechanism resolution"
         )
     actuators.check(settings.actuator, policy.family)
+    count_tokens(policy.family, 1000, 1000, **settings.bounds)  # a family without such bounds is refused here
     policy.decide("")  # a policy that reads its tiers from a judge has no judge here
     if settings.shadow:
         drift_conditions(policy, conditions)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
+from litellm.exceptions import Timeout
 from litellm.integrations.custom_logger import CustomLogger
 
 from stakes.budgets.policy import Policy
@@ -27,10 +28,12 @@ from stakes.errors import BadInput
 from stakes.gateway.app import check_policy
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.fit import Preparer, RequestPlan
+from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.images import Workers
-from stakes.gateway.proxy.request import Api, ClientHints, dump, header_bytes
+from stakes.gateway.proxy.request import ClientHints, check_names, dump, header_bytes
+from stakes.gateway.proxy.scan import ENGINE_PARAMETERS, Api, find_images
 from stakes.gateway.proxy.usage import settle_request
 from stakes.gateway.reload import Served, policy_warnings
 from stakes.gateway.settings import Settings
@@ -39,7 +42,7 @@ from stakes.gateway.settings import Settings
 
 
 HINTS = frozenset({"stakes_tier", "stakes_task", "stakes_cost"})  # of a request's metadata
-SAYS = ("response_format", "text", "tools", "tool_choice", "instructions")  # what a signal reads beside the messages
+SAYS = ("response_format", "text", "tools", "tool_choice", "instructions", "extra_body")  # read beside the messages
 APIS: Mapping[str, Api] = {
     "completion": "chat", "acompletion": "chat", "responses": "responses", "aresponses": "responses",
 }  # fmt: skip
@@ -73,15 +76,20 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         """Fit the images of one request; a refusal is an ``HTTPException`` with the gateway's status."""
         api = APIS.get(call_type)
         turns = "messages" if api == "chat" else "input"
+        if api is None:
+            self._check_other((data.get("proxy_server_request") or {}).get("body"))
         if api is None or not data.get(turns):
             return data
         await self._reload()
         metadata = {key: value for key, value in (data.get("metadata") or {}).items() if key in HINTS}
         headers = (data.get("proxy_server_request") or {}).get("headers") or {}
+        given = header_bytes(headers)
         try:
-            said = {key: data[key] for key in SAYS if data.get(key)}
+            if (unknown := check_names(given)) is not None:
+                self._preparer.pass_or_raise(unknown)
+            said = {key: data[key] for key in (*SAYS, *ENGINE_PARAMETERS) if data.get(key)}
             body = await self._workers.run(dump, {turns: data[turns], "metadata": metadata, **said})
-            plan = await self._preparer.prepare(api, body, ClientHints.from_headers(header_bytes(headers)))
+            plan = await self._preparer.prepare(api, body, ClientHints.from_headers(given))
         except Refused as refusal:
             self.metrics.rejects.labels(refusal.code).inc()
             raise HTTPException(refusal.status, detail=refusal.message) from None
@@ -92,7 +100,7 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         if plan.body is None:
             return data
         fitted = json.loads(plan.body)
-        data.update({key: value for key, value in fitted.items() if key != "metadata" and key not in SAYS})
+        data.update({key: value for key, value in fitted.items() if key not in ("metadata", *SAYS)})
         return data
 
     async def async_post_call_response_headers_hook(
@@ -103,7 +111,7 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         request_headers: dict[str, str] | None = None,
     ) -> dict[str, str]:
         """Settle the request and return the headers for the client; no ``response`` means that it failed."""
-        plan = self._release(data, response is not None)
+        plan = self._release(data, 500 if response is None else 200)
         return {} if plan is None else {n.decode(): value.decode() for n, value in plan.headers(self.settings.mode)}
 
     async def async_post_call_failure_hook(
@@ -113,20 +121,31 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         user_api_key_dict: Any,
         traceback_str: str | None = None,
     ) -> None:
-        """Return the grant: no model read the images."""
-        self._release(request_data, False)
+        """Return the grant if the model refused the request; after any other failure it may have read the images."""
+        status = getattr(original_exception, "status_code", 500)
+        self._release(request_data, 504 if isinstance(original_exception, Timeout) else status)
 
-    def _release(self, data: dict[str, Any], accepted: bool) -> RequestPlan | None:
+    def _check_other(self, body: Any) -> None:
+        """Refuse a call of another kind that may hold an image, or count it."""
+        count = len(find_images(body, None).unread) if isinstance(body, dict) else 0
+        if not count:
+            return
+        if self.settings.mode == "enforce" and self.settings.unread == "refuse":
+            self.metrics.rejects.labels("unread_image").inc()
+            raise HTTPException(422, detail="the hook does not read images of this kind of call (see unread='pass')")
+        self.metrics.uncapped_images.labels("uncompressed").inc(count)
+
+    def _release(self, data: dict[str, Any], status: int) -> RequestPlan | None:
         plan = self._plans.pop(str(data.get("litellm_call_id")), (0.0, None))[1]
         if plan is not None:
-            settle_request(self.metrics, plan, accepted)
+            settle_request(self.metrics, plan, status)
         return plan
 
     def _hold(self, call: str, plan: RequestPlan) -> None:
         now = time.monotonic()
         while self._plans and now - next(iter(self._plans.values()))[0] > LONGEST_S:
-            settle_request(self.metrics, self._plans.popitem(last=False)[1][1], True)
-        self._release({"litellm_call_id": call}, True)  # a client may name its call, and so use one name twice
+            settle_request(self.metrics, self._plans.popitem(last=False)[1][1], 200)
+        self._release({"litellm_call_id": call}, 200)  # a client may name its call, and so use one name twice
         self._plans[call] = (now, plan)
 
     async def _reload(self) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from stakes.budgets.controller import Controller
 from stakes.budgets.controller_path import certified_budgets
-from stakes.budgets.policy import Policy, edited_parts
+from stakes.budgets.digests import edited_parts
+from stakes.budgets.policy import Policy
 from stakes.errors import StakesError
 from stakes.gateway.monitoring.logs import Log
 from stakes.vision.geometry import family as named_family
@@ -103,7 +104,7 @@ class Served:
 
 def _same_budgets(one: Policy, other: Policy) -> bool:
     """Whether the controller would do the same under both; it does not use the signal."""
-    unused = {"signal", "fingerprint", "estimator", "documents"}
+    unused = {"model", "metric", "signal", "fingerprint", "estimator", "documents"}
     same = one.model_dump(exclude=unused) == other.model_dump(exclude=unused)
     return same and certified_budgets(one) == certified_budgets(other)  # another signal may end a certificate
 

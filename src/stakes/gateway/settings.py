@@ -1,18 +1,17 @@
 """Everything that can be set on a gateway, with defaults, descriptions and checks; the options of ``serve`` follow it.
 
-    Settings(upstream="http://127.0.0.1:8000/v1", mode="observe", limits=Limits(images=8))
-
-A field that carries an ``Option`` is an option of ``stakes serve``; its description is the help text.
+Settings(upstream="http://127.0.0.1:8000/v1", mode="observe", limits=Limits(images=8))
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from stakes.errors import BadInput
+from stakes.gateway.options import Option, Section, positive, setting
 from stakes.vision.image import MAX_PIXELS
 
 Mode = Literal["observe", "enforce"]
@@ -20,8 +19,9 @@ Fail = Literal["open", "closed"]
 ActuatorName = Literal["pixels", "vllm", "lmdeploy", "detail", "gemini"]
 Encoding = Literal["png", "jpeg"]
 Remote = Literal["pass", "refuse"]
+Unread = Literal["refuse", "pass"]
+Grounding = Literal["budget", "pass", "refuse"]
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_SECRET = ("client_keys", "upstream_key")  # never repeated in an error
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
@@ -35,178 +35,140 @@ def read_keys(path: Path) -> tuple[str, ...]:
     return keys
 
 
-@dataclass(frozen=True)
-class Option:
-    """How ``stakes serve`` takes a setting; what is not given here is taken from the field.
-
-    ``kind`` and ``default``: of the value that is typed. ``least``, ``most``: its bounds. ``parse``: from it to the
-    setting. ``switch``: a flag that has no ``--no-`` form.
-    """
-
-    name: str = ""
-    kind: Any = None
-    default: Any = ...
-    least: float | None = None
-    most: float | None = None
-    parse: Callable[[Any], Any] = lambda typed: typed
-    switch: bool = False
-    help: str = ""
-    field: str = ""
-    section: "type[_Section] | None" = None
-
-
-class _Section(BaseModel):
-    """Checked settings; a wrong value is a ``BadInput`` of one sentence."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise BadInput(_sentence(error)) from None
-
-
-def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
-    name, message = ".".join(str(part) for part in first["loc"]), first["msg"]
-    if first["type"] == "value_error":  # one of our own
-        return message.removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        return f"there is no setting {name!r}"
-    if first["type"] == "missing":  # its input is all that was given, keys too
-        return f"the setting {name!r} is missing; give it"
-    value = "" if first["loc"][0] in _SECRET else f", not {first['input']!r}"
-    return message.replace("Input should", f"{name} should") + value
-
-
-def _setting(default: Any, description: str, option: Option | None = None, **checks: Any) -> Any:
-    extra: Any = {"option": option}
-    return Field(default, description=description, json_schema_extra=extra, **checks)
-
-
-def _positive(default: Any, description: str, option: Option | None = None) -> Any:
-    return _setting(default, description, option, gt=0, allow_inf_nan=False)
-
-
-class Limits(_Section):
+class Limits(Section):
     """The largest request that is accepted; each limit is checked before any pixel is decoded."""
 
     # The body is checked as received, and again after gzip was decompressed.
-    body_bytes: int = _positive(
+    body_bytes: int = positive(
         64 << 20, "Largest request.", Option("max_body_mb", default=64, least=1, parse=lambda mb: mb << 20)
     )
-    image_bytes: int = _positive(24 << 20, "Largest image in bytes, after base64.")
-    images: int = _positive(50, "Most images in a request.", Option("max_images", least=1))
-    pixels: int = _positive(
+    image_bytes: int = positive(24 << 20, "Largest image in bytes, after base64.")
+    images: int = positive(50, "Most images in a request.", Option("max_images", least=1))
+    pixels: int = positive(
         MAX_PIXELS, "Largest image.", Option("max_megapixels", float, 89.0, least=0.001, parse=lambda n: int(n * 1e6))
     )
-    request_pixels: int = _positive(250_000_000, "Most pixels in all images of a request that are decoded.")
-    side: int = _positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
-    header_bytes: int = _positive(32 << 10, "Largest headers in bytes.")
-    header_s: float = _positive(20.0, "Seconds until the headers are complete.")
-    body_s: float = _positive(60.0, "Seconds until the body is complete.")
-    workers: int = _positive(2, "Threads that fit images.", Option(least=1))
-    waiting: int = _positive(64, "Image jobs running or waiting; beyond it the gateway returns 503.")
-    fit_s: float = _positive(20.0, "Seconds for one image job, waiting included.")
+    request_pixels: int = positive(250_000_000, "Most pixels in all images of a request that are decoded.")
+    side: int = positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
+    header_bytes: int = positive(32 << 10, "Largest headers in bytes.")
+    header_s: float = positive(20.0, "Seconds until the headers are complete.")
+    body_s: float = positive(60.0, "Seconds until the body is complete.")
+    workers: int = positive(2, "Threads that fit images.", Option(least=1))
+    waiting: int = positive(64, "Image jobs running or waiting; beyond it the gateway returns 503.")
+    fit_s: float = positive(20.0, "Seconds for one image job, waiting included.")
 
 
-class Timeouts(_Section):
+class Timeouts(Section):
     """How long the upstream may take, and how often a request is retried."""
 
-    connect_s: float = _positive(
+    connect_s: float = positive(
         5.0, "Seconds for the upstream to accept a connection.", Option("connect_timeout", least=0.001)
     )
-    read_s: float = _positive(300.0, "Seconds between two chunks of a response.", Option("read_timeout", least=0.001))
-    total_s: float = _positive(1800.0, "Seconds for a whole response.", Option("total_timeout", least=0.001))
-    tries: int = _positive(3, "Attempts; retries happen only before the first byte of a response.")
-    pause_s: float = _positive(0.05, "Seconds before the second attempt; doubles with each.")
+    read_s: float = positive(300.0, "Seconds between two chunks of a response.", Option("read_timeout", least=0.001))
+    total_s: float = positive(1800.0, "Seconds for a whole response.", Option("total_timeout", least=0.001))
+    tries: int = positive(3, "Attempts; retries happen only before the first byte of a response.")
+    pause_s: float = positive(0.05, "Seconds before the second attempt; doubles with each.")
 
 
-class Settings(_Section):
+class Settings(Section):
     """One gateway."""
 
-    upstream: str = _setting(
+    upstream: str = setting(
         ...,
         "An OpenAI-compatible address such as http://127.0.0.1:8000/v1, embedded (or another shipped reader), or a "
         "folder.",
         Option(default="embedded"),
     )
-    mode: Mode = _setting("enforce", "enforce, or observe: decide and report, change nothing.", Option(kind=str))
-    fail: Fail = _setting(
+    mode: Mode = setting("enforce", "enforce, or observe: decide and report, change nothing.", Option(kind=str))
+    fail: Fail = setting(
         "closed", "closed refuses a request that cannot be fitted, open forwards it unchanged.", Option(kind=str)
     )
-    actuator: ActuatorName = _setting(
+    actuator: ActuatorName = setting(
         "pixels", "How budgets reach the upstream: pixels, vllm, lmdeploy, detail or gemini.", Option(kind=str)
     )
-    encoding: Encoding = _setting("png", "Fitted images are sent as png (exact) or jpeg (smaller).", Option(kind=str))
-    remote: Remote = _setting(
+    min_pixels: int | None = setting(
+        None, "Area below which the upstream enlarges images, if it is not the family's.", Option(least=1), gt=0
+    )
+    max_pixels: int | None = setting(
+        None, "Area above which the upstream shrinks images, if it is not the family's.", Option(least=1), gt=0
+    )
+    encoding: Encoding = setting("png", "Fitted images are sent as png (exact) or jpeg (smaller).", Option(kind=str))
+    remote: Remote = setting(
         "pass", "Images at addresses of other hosts: pass them on uncompressed, or refuse them.", Option(kind=str)
     )
-    remote_hosts: tuple[str, ...] = _setting(
+    remote_hosts: tuple[str, ...] = setting(
         (),
         "A host whose images may be fetched, such as *.example.com or example.com:8443; repeatable.",
         Option("remote_host", list[str], None, parse=tuple),
     )
-    client_keys: tuple[str, ...] = _setting(
+    unread: Unread = setting(
+        "refuse",
+        "Images in paths and shapes that are not read: refuse them, or pass them on uncompressed.",
+        Option(kind=str),
+    )
+    grounding: Grounding = setting(
+        "budget",
+        "x-stakes-tier: grounding: budget pays native sizes from the total, pass does not count them, refuse.",
+        Option(kind=str),
+    )
+    client_keys: tuple[str, ...] = setting(
         (),
         "Keys that clients need, one a line. Default: the client's key is passed on.",
         Option("key_file", Path, None, parse=read_keys),
         repr=False,
     )
-    upstream_key: str | None = _setting(
+    upstream_key: str | None = setting(
         None,
         "The key that the gateway sends to the upstream.",
         Option("upstream_key_file", Path, parse=lambda path: read_keys(path)[0]),
         repr=False,
     )
-    allow_bypass: bool = _setting(
+    allow_bypass: bool = setting(
         True,
         "Whether clients may send x-stakes-bypass.",
         Option("no_bypass", default=False, parse=lambda typed: not typed, switch=True, help="Refuse x-stakes-bypass."),
     )
-    log_questions: bool = _setting(False, "Write questions into the log.", Option(switch=True))
-    probe: bool = _setting(True, "Ask the upstream at the start whether its tokens follow the budget.", Option())
-    probe_model: str | None = _setting(
+    log_questions: bool = setting(False, "Write questions into the log.", Option(switch=True))
+    probe: bool = setting(True, "Ask the upstream at the start whether its tokens follow the budget.", Option())
+    probe_model: str | None = setting(
         None, "The model that the probe asks. Default: the first that the upstream lists.", Option()
     )
-    watch_s: float = _setting(1.0, "Seconds between two checks for a changed policy file.")
-    keep_images: int = _setting(
+    watch_s: float = setting(1.0, "Seconds between two checks for a changed policy file.")
+    keep_images: int = setting(
         0,
         "Requests whose images and question the dashboard shows, in memory only.",
         Option(least=0, most=1000),
         ge=0,
         le=1000,
     )
-    keep_undecided: int = _setting(
+    keep_undecided: int = setting(
         0,
         "Undecided requests whose texts the dashboard shows, digits and e-mail addresses masked, in memory only.",
         Option(least=0, most=1000),
         ge=0,
         le=1000,
     )
-    keep_undecided_hours: float = _positive(
+    keep_undecided_hours: float = positive(
         24.0, "Hours after which a text of --keep-undecided is dropped.", Option(least=0.01)
     )
-    telemetry: str | None = _setting(
+    telemetry: str | None = setting(
         None, "OpenTelemetry to console, to an http(s) address of OTLP, or global.", Option()
     )
-    shadow: float = _setting(
+    shadow: float = setting(
         0.0,
         "Share of fitted requests, such as 0.01, that are asked again at native size to monitor drift.",
         Option(),
         ge=0,
         le=1,
     )
-    shadow_at_once: int = _setting(1, "Most shadow requests at a time; others are dropped.", Option(least=1), ge=1)
-    shadow_window: float = _setting(
+    shadow_at_once: int = setting(1, "Most shadow requests at a time; others are dropped.", Option(least=1), ge=1)
+    shadow_window: float = setting(
         60.0,
         "Seconds in which the requests of one client or x-stakes-group count as one value; 0: all are independent.",
         Option(least=0),
         ge=0,
         allow_inf_nan=False,
     )
-    shadow_s: float = _setting(120.0, "Seconds for one shadow request.", gt=0)
+    shadow_s: float = setting(120.0, "Seconds for one shadow request.", gt=0)
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
 
@@ -231,6 +193,12 @@ class Settings(_Section):
             raise BadInput(
                 f"on {host} anybody could spend the upstream's key; give client keys as well, or listen on 127.0.0.1"
             )
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds of the upstream's processor that are not the family's."""
+        given = {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels}
+        return {name: pixels for name, pixels in given.items() if pixels is not None}
 
     def notes(self) -> list[str]:
         """What operators must know at the start."""

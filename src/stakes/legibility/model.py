@@ -26,6 +26,7 @@ from stakes.legibility.answer_locations import MARGINS, AnswerLocation, find_loc
 from stakes.legibility.engine import Engine, TextLine, engine_identity
 from stakes.legibility.page_cache import Box, PageCache, as_pixels, user_cache
 from stakes.models.base import Answer, Mechanism, Request
+from stakes.models.identity import ModelName
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry import tokens_as_sent
 from stakes.vision.image.decode import open_image, probe
@@ -40,6 +41,7 @@ class Legibility:
     """A model that only reads; ``basis`` labels everything that is measured with it."""
 
     basis = BASIS
+    named: ModelName | None = None
 
     def __init__(
         self, family: str = "qwen2.5-vl", *, cache: Path | None = None, threads: int | None = None, keep: bool = True

@@ -36,8 +36,10 @@ def load(
     ``device``: "cuda" where there is one, else "cpu". ``dtype``: a torch dtype or its name; bfloat16 on a GPU, float32
     on a CPU. ``max_new_tokens``: answer length; by default the checkpoint's own where it names one, else 16.
     ``endpoint``: options of ``EndpointVLM``, for an address only: family, model, api_key, concurrency, timeout_s, tries
-    and more. Returns a ``LocalVLM`` or an ``EndpointVLM``.
+    and more. Returns a ``LocalVLM`` or an ``EndpointVLM``, whose ``named`` says how it was loaded.
     """
+    from stakes.models.identity import ModelName
+
     name = str(name_or_path)
     if name.startswith(("http://", "https://")):
         from stakes.models.endpoint import EndpointVLM
@@ -51,15 +53,18 @@ def load(
     if name.partition(":")[0] in LOADERS:
         if device is not None or dtype is not None or max_new_tokens is not None:
             raise BadInput(f"{name!r} reads on the CPU; device, dtype and answer length are not for it")
-        return named_object(LOADERS[name.partition(":")[0]])(name)
+        model = named_object(LOADERS[name.partition(":")[0]])(name)
+        model.named = ModelName(name=name)
+        return model
     from stakes.models.embedded import SHIPPED, shipped_folder
     from stakes.models.loading import load_local
 
-    if name in SHIPPED:
-        name = str(shipped_folder(name))
-    elif name.startswith("embedded") and not Path(name).exists():
+    if name.startswith("embedded") and name not in SHIPPED and not Path(name).exists():
         raise BadInput(f"no reader called {name!r} ships with stakes; there is {', '.join(SHIPPED)}")
-    return load_local(name, device, dtype, max_new_tokens)
+    folder = str(shipped_folder(name)) if name in SHIPPED else name
+    model = load_local(folder, device, dtype, max_new_tokens)
+    model.named = ModelName(name=name, max_tokens=max_new_tokens)
+    return model
 
 
 def named_object(path: str) -> Any:

@@ -9,6 +9,7 @@ encoder emitted, what entered the language model (input), what remained after th
 decoder layers (layer).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -21,6 +22,8 @@ MECHANISMS: tuple[Mechanism, ...] = ("resolution", "deletion", "zero-mask")
 SUFFIX = " Answer briefly."
 MAX_NEW_TOKENS = 16
 DEFAULT_SELECTOR = "redundancy"
+CONFIDENCE = "geometric mean token probability"
+"""The statistic of ``Answer.confidence``; docs/dev/decisions.md has the measurement that chose it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class Answer:
     ``realised_tokens`` is what the budget counts: the visual tokens after the last drop; with a selector's
     ``count=layers`` the budget counts ``layer_tokens`` instead. ``truncated``: the text was cut at the answer length.
     ``timings``: milliseconds by stage (encoder, selector, prefill, decode, host); prefill and decode are this request's
-    equal share of its batch, and an image that was encoded before costs 0.
+    equal share of its batch, and an image that was encoded before costs 0. ``confidence``: the ``CONFIDENCE`` of the
+    text, higher is surer; None where the model gives none. Its last digits depend on the batch, so it is not compared.
     """
 
     text: str
@@ -68,6 +72,17 @@ class Answer:
     input_tokens: int = 0
     layer_tokens: float = 0.0
     encoder_tokens: int = 0
+    confidence: float | None = field(default=None, compare=False)
+
+
+def confidence_of(logprobs: Sequence[float]) -> float | None:
+    """``exp(mean of the tokens' log-probabilities)``, in [0, 1]; None without tokens, or where one is not a number.
+
+    >>> confidence_of([0.0, math.log(0.25)])
+    0.5
+    """
+    mean = sum(logprobs) / len(logprobs) if logprobs else math.nan
+    return None if math.isnan(mean) else round(math.exp(min(0.0, mean)), 6)
 
 
 @runtime_checkable

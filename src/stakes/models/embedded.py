@@ -16,6 +16,20 @@ WEIGHTS = Path(__file__).with_name("weights")
 CHECKSUMS = "checksums.json"
 # name for models.load -> folder in weights/
 SHIPPED = {"embedded": "reader", "embedded-small": "reader-small", "embedded-llava": "reader-llava"}
+UNSURE_BELOW = 0.85
+"""The confidence below which an answer of "embedded" is probably wrong; what that marks: docs/appendix.md."""
+READS = "It was trained on synthetic pages; others may need a larger model."
+
+
+def unsure(name: str, confidence: float | None) -> str | None:
+    """The warning beside an answer of the model called ``name``; None for a sure one and for other models.
+
+    >>> unsure("embedded", 0.31)
+    'The embedded reader is not sure (0.31). It was trained on synthetic pages; others may need a larger model.'
+    """
+    if name != "embedded" or confidence is None or confidence >= UNSURE_BELOW:
+        return None
+    return f"The embedded reader is not sure ({confidence:.2f}). {READS}"
 
 
 def shipped_folder(name: str) -> Path:

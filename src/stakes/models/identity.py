@@ -11,6 +11,8 @@ import hashlib
 import json
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+
 from stakes.errors import BadInput
 from stakes.models.base import Mechanism
 from stakes.vision.geometry import count_tokens
@@ -18,6 +20,40 @@ from stakes.vision.geometry import family as named_family
 
 WHOLE = 100_000_000  # parameters up to which every one is hashed; a second on two cores
 SAMPLED = 4096  # values of each tensor of a larger model: training changes all values of a tensor, not a few
+
+
+class ModelName(BaseModel):
+    """How a model was named when it was loaded: enough to load it again, and no credentials.
+
+    In JSON it is the name alone where there is nothing else to say: ``"embedded"``, ``"./my-vlm"``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str = Field(min_length=1)
+    endpoint: str | None = None
+    """The address of its server; ``name`` is then its name there."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """The longest answer, where it is not the model's default."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_serializer
+    def _as_json(self) -> str | dict[str, str | int]:
+        more = {key: value for key in ("endpoint", "max_tokens") if (value := getattr(self, key)) is not None}
+        return {"name": self.name, **more} if more else self.name
+
+    def __str__(self) -> str:
+        at = "" if self.endpoint is None else f" at {self.endpoint}"
+        return self.name + at + ("" if self.max_tokens is None else f", answers of up to {self.max_tokens} tokens")
+
+
+def model_name(model: Any) -> ModelName | None:
+    """How the model was named; None for one that ``stakes.models.load`` did not load."""
+    name = getattr(model, "named", None)
+    return name if isinstance(name, ModelName) else None
 
 
 def family_of(model: Any) -> str:

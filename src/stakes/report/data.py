@@ -8,21 +8,23 @@ Anything that is missing is named in ``MeasuredRun.notes``, which the report pri
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from stakes.budgets.allocate import allocate
-from stakes.budgets.curve import Curve, proportion_interval
+from stakes.budgets.curve import Curve, above_floor, proportion_interval
 from stakes.budgets.curve_files import curves_from_outcomes
+from stakes.budgets.harm import NOTED, within_limits
 from stakes.budgets.policy import Policy
 from stakes.calibration.arms.comparison import ArmRow
+from stakes.calibration.estimators import Terms
 from stakes.calibration.evaluate import Evaluation, regrade
 from stakes.errors import BadInput, InfeasibleBudget, StakesError
 from stakes.evaluation.outcome_log import Outcome, read_outcomes
 from stakes.evaluation.statistics import RATIOS
-from stakes.report.sentences import SIGNAL_CHANGED, describe_per_request
+from stakes.report.sentences import SIGNAL_CHANGED, describe_per_request, note_on_unsure
 from stakes.tiers import extremes
 
 
@@ -51,9 +53,21 @@ class MeasuredRun:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Measured samples by tier."""
+        """Questions by tier that the budgets were chosen for: the policy's, or in older files those of the log."""
         logged = Counter({outcome.sample: outcome.tier for outcome in self.outcomes}.values())
-        return {tier: logged[tier] or max(curve.counts) for tier, curve in self.curves.items()}
+        known, plans = self.policy.counts, self.policy.tiers
+        return {tier: known[tier] if plans[tier].questions else logged[tier] or known[tier] for tier in self.curves}
+
+    def terms(self, ratio: float | None = None) -> Terms:
+        """What budgets are chosen for: at the policy's costs, or at another cost ratio."""
+        costs, floor = self.policy.costs_as_read(ratio), self.policy.floor
+        return Terms(
+            costs={tier: costs[tier] for tier in self.curves},
+            counts=self.counts,
+            total=self.policy.mean_budget * sum(self.counts.values()),
+            floor=None if floor == 1 else floor,
+            max_harm={tier: limit for tier, limit in (self.policy.max_harm or {}).items() if tier in self.curves},
+        )
 
     @cached_property
     def by_sample(self) -> dict[str, list[Outcome]]:
@@ -79,7 +93,7 @@ def read_run(path: str | Path, outcomes: str | Path | None = None, evaluation: s
         notes.append(f"There is no {log.name} beside the policy, so single answers and latency cannot be shown.")
     else:
         answers = read_outcomes(log)
-        notes += _curve_mismatch(policy, answers)
+        notes += [*_curve_mismatch(policy, answers), *filter(None, [note_on_unsure(policy, answers)])]
     judged, arm_outcomes = _read_evaluation(file, evaluation, policy, notes)
     if judged is not None:
         notes += _evaluation_notes(judged, answers, arm_outcomes)
@@ -137,7 +151,10 @@ def report_data(run: MeasuredRun) -> dict[str, Any]:
     return {
         "tiers": [_tier(run, tier) for tier in policy.tiers if tier in run.curves],
         "costs": policy.costs,
+        "max_harm": policy.max_harm,
+        "noted_rise": NOTED,
         "budgets": policy.budgets,
+        "certified": policy.certificate is not None,
         "most_expensive": most_expensive,
         "cheapest": cheapest,
         "mean": policy.mean_budget,
@@ -154,8 +171,9 @@ def _tier(run: MeasuredRun, tier: str) -> dict[str, Any]:
     low, high = zip(*(curve.interval(budget) for budget in curve.budgets), strict=True)
     return {
         "name": tier,
-        "cost": run.policy.costs[tier],
+        "cost": run.policy.tiers[tier].chosen_at,  # the mean by label of what is read as this tier
         "n": run.counts[tier],
+        "questions": run.policy.tiers[tier].questions or {tier: run.counts[tier]},
         "budgets": curve.budgets,
         "errors": curve.errors,
         "counts": curve.counts,
@@ -182,10 +200,11 @@ def _arms(judged: Evaluation, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         arm: [answers[key] for key in zip(plan.samples, budgets, strict=True)] for arm, budgets in plan.budgets.items()
     }
     tiers, documents = list(comparison.counts), list(dict.fromkeys(one.document for one in answered["uniform"]))
+    label = {} if plan.labels is None else dict(zip(plan.samples, plan.labels, strict=True))
 
     def by_document(rows: Sequence[Outcome]) -> list[list[int]]:
-        """A table of documents x tiers."""
-        counts = Counter((outcome.document, outcome.tier) for outcome in rows)
+        """A table of documents x tiers, by label where labels are known."""
+        counts = Counter((outcome.document, label.get(outcome.sample, outcome.tier)) for outcome in rows)
         return [[counts[document, tier] for tier in tiers] for document in documents]
 
     def arm(row: ArmRow) -> dict[str, Any]:
@@ -198,9 +217,8 @@ def _arms(judged: Evaluation, outcomes: Sequence[Outcome]) -> dict[str, Any]:
             "cwe": row.cwe,
             "gain": None if row.gain is None else [row.gain.value, row.gain.low, row.gain.high],
             "few": "" if row.gain is None else row.gain.few,
-            "mcnemar": None if row.high_cost is None else [row.high_cost.b, row.high_cost.c, row.high_cost.p],
-            # "never" where no cost ratio makes it pay: JSON has no infinity
-            "break_even": "never" if row.break_even == float("inf") else row.break_even,
+            "paired": None if row.high_cost is None else asdict(row.high_cost),
+            "pays": row.pays,
             "wrong": by_document([outcome for outcome in answered[row.arm] if not outcome.correct]),
         }
 
@@ -210,6 +228,7 @@ def _arms(judged: Evaluation, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "costs": comparison.costs,
         "most_expensive": comparison.most_expensive,
         "documents": len(documents),
+        "unit": comparison.unit,
         "questions": by_document(answered["uniform"]),
         "metric": comparison.metric,
         "total": plan.total,
@@ -234,32 +253,28 @@ def _latency(outcomes: Sequence[Outcome]) -> list[dict[str, float]]:
     return rows
 
 
-def frontier_rows(
-    curves: Mapping[str, Curve],
-    costs: Mapping[str, float],
-    counts: Mapping[str, int],
-    total: int,
-    ratio: float,
-    floor: int | None = None,
-) -> list[dict[str, Any]]:
-    """CWE at every budget of the most expensive tier, with the others at their optimum under the remaining total.
+def frontier_rows(curves: Mapping[str, Curve], terms: Terms, top: str) -> list[dict[str, Any]]:
+    """CWE at every permitted budget of tier ``top``, with the others at their optimum under the remaining total.
 
-    The most expensive tier costs ``ratio`` times the cheapest. The least CWE of the rows is ``allocate``'s optimum.
+    The least CWE of the rows is that of the optimum on these terms.
     """
-    top, cheapest = extremes(costs)
-    prices = {**costs, top: ratio * costs[cheapest]}
-    rest = {tier: curve for tier, curve in curves.items() if tier != top}
-    weight = {tier: counts[tier] * prices[tier] for tier in curves}
+    permitted = within_limits(curves, terms.max_harm or {}, terms.total // sum(terms.counts.values()))
+    permitted = above_floor(permitted, terms.floor)
+    rest = [tier for tier in curves if tier != top]
+    weight = {tier: terms.counts[tier] * terms.costs[tier] for tier in curves}
     rows = []
-    for budget, error in zip(curves[top].budgets, curves[top].errors, strict=True):
-        if floor is not None and budget < floor:
-            continue
-        left = total - counts[top] * budget
+    for budget, error in zip(permitted[top].budgets, permitted[top].errors, strict=True):
+        left = terms.total - terms.counts[top] * budget
         try:
-            others = allocate(rest, {t: prices[t] for t in rest}, {t: counts[t] for t in rest}, left, floor)
+            others = allocate(
+                {tier: permitted[tier] for tier in rest},
+                {tier: terms.costs[tier] for tier in rest},
+                {tier: terms.counts[tier] for tier in rest},
+                left,
+            )
         except InfeasibleBudget:
             continue
         lost = weight[top] * error + others.cwe * sum(weight[tier] for tier in rest)
         label = ", ".join(f"{tier} {tokens}" for tier, tokens in others.budgets.items())
-        rows.append({"ratio": f"{ratio:.6g}", "budget": budget, "cwe": lost / sum(weight.values()), "others": label})
+        rows.append({"budget": budget, "cwe": lost / sum(weight.values()), "others": label})
     return rows

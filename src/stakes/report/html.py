@@ -21,10 +21,18 @@ from stakes.errors import BadInput, StakesError
 from stakes.report.charts import CSS, DARK, LIGHT, arms_figure, curves_figure, frontier_figure, latency_figure
 from stakes.report.data import MeasuredRun, report_data
 from stakes.report.gallery import LONGEST, make_gallery
-from stakes.report.sentences import certificate_failures, ended_certificate, guarantees, other_arms, verdict
+from stakes.report.sentences import (
+    certificate_failures,
+    describe_reading,
+    ended_certificate,
+    guarantees,
+    other_arms,
+    verdict,
+)
 from stakes.report.svg import charting_script
 from stakes.signals import KeywordRule
 from stakes.signals.agreement import kind_of
+from stakes.tiers import describe_mean_costs, own_ratio, ratio_meaning
 
 ASSETS = Path(__file__).parent / "assets"
 MOST_QUESTIONS = 2000
@@ -135,7 +143,7 @@ def _specs(data: dict[str, Any]) -> dict[str, Any]:
 def _context(run: MeasuredRun, data: dict[str, Any]) -> dict[str, Any]:
     """The template's variables for everything that is measured."""
     policy, tiers, judged = run.policy, data["tiers"], run.evaluation
-    ratio = data["costs"][data["most_expensive"]] / data["costs"][data["cheapest"]]
+    ratio, limits = own_ratio(policy.costs), policy.max_harm or {}
     return {
         "name": run.name,
         "policy": policy,
@@ -145,7 +153,11 @@ def _context(run: MeasuredRun, data: dict[str, Any]) -> dict[str, Any]:
         "arm_questions": 0 if judged is None else len(judged.plan.samples),
         "latency": data["latency"],
         "most_expensive": data["most_expensive"],
-        "cheapest": data["cheapest"] if len(tiers) != 2 or ratio != 1 else next(reversed(policy.tiers)),
+        "cheapest": data["cheapest"],
+        "ratio_meaning": ratio_meaning(policy.costs),
+        "costs_note": describe_mean_costs(policy.costs, policy.costs_as_read()),
+        "single_limits": "" if len(limits) == len(tiers) and len(set(limits.values())) < 2 else _format_limits(limits),
+        "reading": "" if judged is None else describe_reading(judged.comparison),
         "ratio": f"{ratio:.6g}",
         "ratio_most": max(20, math.ceil(2 * ratio)),
         "mean_least": _least_mean(data) if tiers else 1,
@@ -156,6 +168,10 @@ def _context(run: MeasuredRun, data: dict[str, Any]) -> dict[str, Any]:
         "notes": [*run.notes, *certificate_failures(policy.certificate)],
         "guarantees": ended_certificate(policy) or guarantees(policy.certificate),
     }
+
+
+def _format_limits(limits: Mapping[str, float]) -> str:
+    return ", ".join(f"{tier} {100 * limit:g}" for tier, limit in limits.items())
 
 
 def _subtitle(run: MeasuredRun, data: dict[str, Any]) -> str:

@@ -6,13 +6,13 @@ All numbers in them come from the run. Charts are the report's own figures on wh
 out by hand.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from stakes.budgets.allocate import allocate
-from stakes.budgets.curve import cwe_at
+from stakes.budgets.uniform import format_tokens, uniform_at
 from stakes.errors import BadInput
 from stakes.evaluation.statistics import RATIOS
 from stakes.report.charts import LIGHT, Rows, Spec, config, curves_figure, frontier_figure, layer, quantity, series
@@ -78,17 +78,15 @@ def curves_svg(run: MeasuredRun) -> str:
 
 def frontier_svg(run: MeasuredRun) -> str:
     """(b): CWE against the most expensive tier's budget at each cost ratio, with optima marked."""
-    counts, curves = run.counts, run.fitted
-    costs = {tier: run.policy.costs[tier] for tier in curves}
-    total = run.policy.mean_budget * sum(counts.values())
-    floor = None if run.policy.floor == 1 else run.policy.floor
-    top, cheapest = extremes(costs)
+    curves = run.fitted
+    top, _ = extremes(run.policy.costs)
     lines: Rows = []
     best: Rows = []
     ends: Rows = []
     for ratio in RATIOS:
-        rows = frontier_rows(curves, costs, counts, total, ratio, floor)
-        budget = allocate(curves, {**costs, top: ratio * costs[cheapest]}, counts, total, floor).budgets[top]
+        terms = run.terms(ratio)
+        rows = [{"ratio": f"{ratio:g}", **row} for row in frontier_rows(curves, terms, top)]
+        budget = terms.allocate(curves).budgets[top]
         lines += rows
         best += [row for row in rows if row["budget"] == budget]
         ends += [{**row, "name": f"r = {ratio:g}"} for row in rows[-1:]]
@@ -102,23 +100,26 @@ def frontier_svg(run: MeasuredRun) -> str:
 
 def motivation_svg(run: MeasuredRun) -> str:
     """Why consequence matters: bars of what mistakes cost in each tier, for uniform budgets and budgets by cost."""
-    costs, counts, curves = run.policy.costs, run.counts, run.curves
-    shared = set.intersection(*(set(curve.budgets) for curve in curves.values()))
-    uniform = max((b for b in shared if b <= run.policy.mean_budget), default=min(shared))
-    policies = {"one budget for all": dict.fromkeys(curves, uniform), "budgets by cost": run.policy.budgets}
+    counts, curves = run.counts, run.fitted
+    costs, budgets = run.terms().costs, {tier: run.policy.budgets[tier] for tier in curves}
+    if any(budgets[tier] not in curve.budgets for tier, curve in curves.items()):
+        raise BadInput("a budget of the policy was not measured, so what it costs cannot be drawn")
+    chosen = {tier: curve.error(budgets[tier]) for tier, curve in curves.items()}
+    policies: dict[str, tuple[Mapping[str, float], Mapping[str, float]]] = {"budgets by cost": (budgets, chosen)}
+    mean = sum(counts[tier] * budget for tier, budget in budgets.items()) / sum(counts.values())
+    if (even := uniform_at(curves, mean)) is not None:
+        policies = {"one budget for all": (dict.fromkeys(curves, even.tokens), even.errors), **policies}
     whole = sum(counts[tier] * costs[tier] for tier in curves)
     rows: Rows = []
-    for name, budgets in policies.items():
-        if any(budgets[tier] not in curves[tier].budgets for tier in curves):
-            raise BadInput("a budget of the policy was not measured, so what it costs cannot be drawn")
-        total = cwe_at(curves, {tier: budgets[tier] for tier in curves}, costs, counts)
+    for name, (tokens, errors) in policies.items():
+        total = sum(counts[tier] * costs[tier] * error for tier, error in errors.items()) / whole
         start = 0.0
-        for tier, curve in curves.items():
-            error = curve.error(budgets[tier])
+        for tier, error in errors.items():
             end = start + counts[tier] * costs[tier] * error / whole
             wide = end - start > 0.08  # a narrower bar has no space for a label
             row = {"policy": f"{name}: CWE {total:.3f}", "tier": tier, "start": start, "end": end}
-            row |= {"middle": (start + end) / 2, "label": f"{tier}, {budgets[tier]} tokens:" if wide else ""}
+            label = f"{tier}, {format_tokens(tokens[tier])} tokens:" if wide else ""
+            row |= {"middle": (start + end) / 2, "label": label}
             rows.append({**row, "wrong": f"{error:.0%} wrong" if wide else ""})
             start = end
     data, axis = {"values": rows}, {"labelLimit": 240, "minExtent": 200}

@@ -17,8 +17,10 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from stakes.budgets.curve import Curve
+from stakes.budgets.plan import Plan
+from stakes.calibration.estimators import Terms
 from stakes.report.data import frontier_rows
-from stakes.tiers import extremes
+from stakes.tiers import own_ratio
 
 Points = Sequence[tuple[float, float]]
 NARROWEST = 60
@@ -81,25 +83,18 @@ def curves_text(curves: Mapping[str, Curve], budgets: Mapping[str, int], width: 
     return "error against visual tokens per image\n" + plot(series, marks=budgets, width=width)
 
 
-def frontier_text(
-    curves: Mapping[str, Curve],
-    costs: Mapping[str, float],
-    counts: Mapping[str, int],
-    total: int,
-    width: int,
-    chosen: int,
-) -> str:
+def frontier_text(curves: Mapping[str, Curve], plan: Plan, width: int) -> str:
     """CWE against the most expensive tier's budget, at the given costs and at equal costs; "" for a single tier."""
     if len(curves) < 2:
         return ""
-    most_expensive, cheapest = extremes(costs)
-    own = costs[most_expensive] / costs[cheapest]
-    series = {
-        f"{ratio:g} to 1": [(row["budget"], row["cwe"]) for row in frontier_rows(curves, costs, counts, total, ratio)]
-        for ratio in dict.fromkeys([own, 1.0])
-    }
-    title = f"cost-weighted error against the tokens of tier {most_expensive}, by cost ratio"
-    return f"{title}\n{plot(series, marks={f'{own:g} to 1': chosen}, width=width)}"
+    own, top = own_ratio(plan.costs), plan.most_expensive
+    series = {}
+    for ratio in dict.fromkeys([own, 1.0]):
+        terms = Terms(plan.prices(ratio), plan.counts, plan.allocation.total, max_harm=plan.max_harm)
+        series[f"{ratio:g} to 1"] = [(row["budget"], row["cwe"]) for row in frontier_rows(curves, terms, top)]
+    marks = {f"{own:g} to 1": plan.allocation.budgets[top]}
+    title = f"cost-weighted error against the tokens of tier {top}, by cost ratio"
+    return f"{title}\n{plot(series, marks=marks, width=width)}"
 
 
 def bars(rows: Mapping[str, float], width: int) -> str:

@@ -10,7 +10,8 @@ from benchmarks.scenarios import GRID, flat, published, rare_and_high_cost, with
 from stakes.budgets.curve import Curve, cwe_at
 from stakes.calibration.by_document import ByDocument
 from stakes.calibration.certify.ceiling import check_ceilings, p_mean_at_most_zero
-from stakes.calibration.certify.certificate import Certification, certify, lost_cost, saved_by_document
+from stakes.calibration.certify.certificate import Certification, certify
+from stakes.calibration.certify.no_harm import lost_cost, saved_by_document
 from stakes.calibration.certify.power import Search, samples_needed, shared_grid, simulate
 from stakes.calibration.estimators import Terms, choose
 from stakes.errors import BadInput, InfeasibleBudget

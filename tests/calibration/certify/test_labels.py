@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from tests.evaluation.oracle import Oracle, write_samples
 
 from stakes.budgets.controller_path import BudgetPath, certified_budgets
-from stakes.budgets.policy import Policy, edited_parts
+from stakes.budgets.digests import edited_parts
+from stakes.budgets.policy import Policy
 from stakes.calibration.adaptive.sampler import AdaptiveSampling
-from stakes.calibration.by_document import by_document, expected_costs
+from stakes.calibration.by_document import by_document
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
-from stakes.calibration.certify.certificate import Certification, saved_by_document
+from stakes.calibration.certify.certificate import Certification
+from stakes.calibration.certify.no_harm import saved_by_document
 from stakes.calibration.result import Calibration
 from stakes.commands.calibrate_summary import format_served, print_certificate
 from stakes.data.sample import Sample
@@ -28,6 +30,7 @@ from stakes.evaluation.samples import prepare_samples
 from stakes.gateway.reload import policy_warnings
 from stakes.report.sentences import ended_certificate
 from stakes.signals import KeywordRule
+from stakes.tiers import expected_costs
 
 COSTS = {"high": 5.0, "low": 1.0}
 GRID = (32, 96, 208, 304, 400, 512, 576)
@@ -75,7 +78,7 @@ def test_expected_costs_lie_between_the_labels_costs(right: int, wrong: int) -> 
     world = Misread(flat(), 5.0, 0.0, size=4)
     questions = world.draw(np.random.default_rng(0))
     assert questions.tables(by_label=True).expected_costs(COSTS) == COSTS
-    mixed = expected_costs({("high", "high"): right, ("high", "low"): wrong, ("low", "low"): 1}, COSTS)
+    mixed = expected_costs({"high": {"high": right, "low": wrong}, "low": {"low": 1}}, COSTS)
     assert mixed["high"] == pytest.approx((5 * right + wrong) / (right + wrong))
     assert mixed["low"] == 1
 
@@ -86,7 +89,8 @@ def test_the_choice_the_plan_and_the_file_use_the_mean_cost_of_a_reading(found: 
     assert costs["high"] is not None
     assert costs["low"] is not None
     assert 1 < costs["low"] < costs["high"] < 5
-    assert found.plan.costs == costs
+    assert (found.plan.costs, found.plan.costs_as_read) == (COSTS, costs)
+    assert found.policy.costs_as_read() == costs
     found.policy.save(tmp_path / "policy.json")
     again = Policy.load(tmp_path / "policy.json")
     assert {tier: plan.expected_cost for tier, plan in again.tiers.items()} == costs
@@ -138,6 +142,9 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "bounds": lambda file: file["certificate"]["upper_errors"]["high"].update(upper=0.01),
     "budgets": lambda file: file["tiers"]["low"].update(budget=64),
     "setting": lambda file: file.update(family="qwen3-vl"),
+    "model": lambda file: file.update(model="./another-vlm"),
+    "metric": lambda file: file.update(metric="exact"),
+    "harm limit": lambda file: file.update(max_harm={"low": 0.15}),
 }
 
 
@@ -175,6 +182,19 @@ def test_an_old_certificate_is_checked_by_its_budgets_and_states_that(found: Cal
     assert "edits of costs, mean, signal, curves or bounds are not detected" in " ".join(policy_warnings(old))
     record["tiers"]["low"]["budget"] = 64
     assert edited_parts(Policy.from_record(record)) == ["budgets"]
+
+
+def test_a_certificate_of_schema_1_stays_valid_until_a_new_field_is_set(found: Calibration) -> None:
+    record = found.policy.model_dump(by_alias=True)
+    for name in ("model", "metric", "max_harm", "trim", "confidence"):
+        del record[name]
+    for part in ("model", "metric", "harm limit"):
+        del record["certificate"]["digest"][part]
+    record["schema"] = 1
+    assert edited_parts(Policy.from_record(record)) == []
+    assert edited_parts(Policy.from_record(record | {"max_harm": {"low": 0.1}})) == ["harm limit"]
+    del record["certificate"]["digest"]["costs"]
+    assert edited_parts(Policy.from_record(record)) == ["costs"], "a digest that schema 1 had may not be removed"
 
 
 def test_misread_tiers_do_not_ship_what_harms() -> None:

@@ -20,8 +20,9 @@ pytest.importorskip("rapidocr", reason="needs the extra [ocr]")
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.experiments.legibility import LegibilityResults, run_legibility
-from stakes.experiments.legibility.real_pages import SIDE, print_weights, real_set, scale_page, share_within_tiers
+from stakes.experiments.legibility.real_pages import SIDE, print_weights, real_set, share_within_tiers
 from stakes.experiments.legibility.tables import legibility_tables
+from stakes.experiments.study import scale_page
 from stakes.legibility.engine import TextLine
 from stakes.legibility.model import Legibility
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -18,10 +19,12 @@ from stakes.gateway.local_server.app import create_model_app
 from stakes.gateway.local_server.replies import Completion, response, response_events
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.shadow import answer_text
-from stakes.gateway.proxy.fit import RequestPlan
+from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.usage import UsageReader, compare_usage
 from stakes.gateway.run import running
 from stakes.models.base import Request
+from stakes.models.embedded import UNSURE_BELOW, unsure
+from stakes.models.identity import ModelName
 
 OTHER = picture(280, 224, 1)
 
@@ -70,6 +73,25 @@ def test_a_response_has_the_text_and_counts_of_a_completion(client: httpx.Client
     assert events[-1].response.output_text == reply.output_text
     assert events[-1].response.usage == reply.usage
     assert len({event.response.id for event in events if hasattr(event, "response")}) == 1
+
+
+@pytest.mark.parametrize(("name", "warned"), [("embedded", True), ("my-vlm", False)])
+def test_a_reply_states_its_confidence_and_an_embedded_reader_that_is_not_sure_says_so(name: str, warned: bool) -> None:
+    """The tiny model is random, so it is never sure."""
+    model = replace(MODEL, named=ModelName(name=name))
+    (answer,) = model.answer([Request(PAGE, "What?", 80)])
+    assert answer.confidence is not None
+    assert answer.confidence < UNSURE_BELOW
+    with running(create_model_app(model, "tiny")) as address, httpx.Client(base_url=address, trust_env=False) as client:
+        bodies = [chat(client, body_of()), client.post("/v1/responses", json=body(PAGE, "What?")).json()]
+        events = client.post("/v1/chat/completions", json=body_of(stream=True)).text.split("\n\n")
+    chunks = [json.loads(event.removeprefix("data: ")) for event in events if event.startswith("data: {")]
+    bodies += [chunk for chunk in chunks if "stakes" in chunk]
+    assert len(bodies) == 3
+    for reply in bodies:
+        assert reply["stakes"]["confidence"] == pytest.approx(answer.confidence, abs=1e-4)
+        assert reply["stakes"].get("warning") == unsure(name, answer.confidence)
+    assert (unsure(name, answer.confidence) is not None) == warned
 
 
 def test_an_untruncated_answer_is_completed_and_read_by_the_gateway() -> None:

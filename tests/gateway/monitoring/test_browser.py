@@ -137,6 +137,19 @@ def test_it_loads_asks_and_shows_both_images(browser: Any, front: Gateway, tmp_p
     one.context.close()
 
 
+def test_an_answer_that_the_reader_is_not_sure_of_has_a_warning(browser: Any, front: Gateway, tmp_path: Path) -> None:
+    path, questions = _sheet(tmp_path, 0)
+    Image.effect_noise((350, 490), 120).save(tmp_path / "noise.jpg")
+    one = Page(browser, front.address)
+    for image, warning in ((tmp_path / "noise.jpg", r"^The embedded reader is not sure \(0\.\d\d\)\. It"), (path, "")):
+        one.page.fill("#question", questions[0].text)
+        one.page.set_input_files("#image", image)
+        one.page.click("#ask button")
+        one.wait("#answer dl", "confidence[01]")
+        playwright.expect(one.page.locator("#answer .warning")).to_have_text([re.compile(warning)] if warning else [])
+    one.context.close()
+
+
 def _photograph(page: Any, path: str) -> None:
     """The upper part of the page, light and dark side by side; in few colours, since it lies in the repository."""
     sheet = Image.new("RGB", (2400, 1400))

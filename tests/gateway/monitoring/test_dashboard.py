@@ -15,7 +15,7 @@ from tests.gateway.upstream import Seen, Upstream, Wire, image_sizes
 
 from stakes.gateway.monitoring import dashboard, recent
 from stakes.gateway.monitoring.recent import RecentDecisions
-from stakes.gateway.proxy.fit import ImagePair, RequestPlan
+from stakes.gateway.proxy.decide import ImagePair, RequestPlan
 from stakes.gateway.reload import Rules
 
 FILES = (
@@ -65,18 +65,19 @@ def test_the_state_counts_the_requests(front: Gateway, http: httpx.Client, upstr
     assert http.post(f"{front.base_url}/chat/completions", json=ask("?", "data:nonsense")).status_code == 422
     shown = state(http, front)
     assert shown["tokens"] == {
-        "native": 2520, "budgeted": 320, "predicted": high + low, "saved": 2520 - high - low, "actual": high + low,
+        "native": 3780, "budgeted": 1580, "predicted": high + low + 1260, "saved": 2520 - high - low,
+        "actual": high + low + 1260,
     }  # fmt: skip
     tiers = {tier["name"]: tier for tier in shown["tiers"]}
     assert {name: (one["images"], one["cost"], one["budget"]) for name, one in tiers.items()} == {
-        "high": (1, 5, 256), "low": (1, 1, 64)
+        "high": (1, 5, 256), "low": (1, 1, 64), "grounding": (1, None, None)
     }  # fmt: skip
     assert tiers["low"]["actual"] == low
     assert shown["requests"] == {"fitted": 2, "grounding": 1, "text": 1, "refused": 1}
-    assert shown["apart"] == {"grounding": 1}
+    assert shown["apart"] == {}
     assert shown["refused"] == {"bad_data_url": 1}
     assert shown["checks"] == {"agreed": 3}
-    assert shown["means"] == [[1, high], [2, (high + low) / 2]]
+    assert shown["means"] == [[1, high], [2, (high + low) / 2], [3, round((high + low + 1260) / 3, 2)]]
     assert [one["tier"] for one in shown["decisions"]] == ["grounding", "low", "high"]  # newest first
     assert shown["decisions"][2]["counted"] == high
     assert (shown["mode"], shown["probe"]) == ("enforce", None)

@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ def test_the_probe_reports_that_tokens_follow(lines: io.StringIO, upstream: Upst
         about = http.get(f"{front.address}/readyz").json()
     assert about["tokens_follow"] is True
     assert about["probe"].startswith("tokens follow the budget: ")
-    assert len(upstream.posts()) == 2
+    assert len(upstream.posts()) == 3
     assert front.state()["images"] == 0  # the probe is not counted as traffic
 
 
@@ -34,6 +35,26 @@ def test_the_probe_logs_an_error_when_they_do_not(lines: io.StringIO, upstream: 
     record = json.loads(lines.getvalue().splitlines()[0])
     assert record["level"] == "error"
     assert record["event"].startswith("TOKENS DO NOT FOLLOW THE BUDGET")
+
+
+def test_the_probe_reports_that_the_upstream_enlarges_small_images(upstream: Upstream, http: httpx.Client) -> None:
+    """As a checkpoint does whose processor has a larger ``min_pixels`` than its family."""
+
+    def enlarging(seen: Seen, wire: Wire) -> None:
+        if seen.method == "GET":
+            return honest(seen, wire)
+        counted = usage(seen.json)
+        tokens = counted["prompt_tokens_details"]["multimodal_tokens"]
+        tokens["image"] = max(16, tokens["image"])
+        return wire.reply(json.dumps({"usage": counted}).encode())
+
+    upstream.script = enlarging
+    cases: list[tuple[dict[str, Any], bool]] = [({}, False), ({"min_pixels": 12544}, True)]
+    for knobs, follows in cases:
+        with gateway(upstream.url, probe=True, **knobs) as front:
+            assert until(lambda: front.metric("probe_follows") == 1)
+            sentence = http.get(f"{front.address}/readyz").json()["probe"]
+        assert ("SMALL IMAGES DO NOT: one of 4 tokens was counted as 16" in sentence) is not follows
 
 
 @pytest.mark.parametrize("family", ["qwen3-vl", "llava-onevision", "pixtral", "gpt-4o"])

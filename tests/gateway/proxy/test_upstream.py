@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 from tests.gateway.gateways import Gateway, ask, dumped, gateway
-from tests.gateway.upstream import Seen, Upstream, Wire, frame, until, usage
+from tests.gateway.upstream import DONE, Seen, Upstream, Wire, frame, until, usage
 
 from stakes.gateway.settings import Timeouts
 
@@ -31,14 +31,14 @@ def test_each_chunk_is_relayed_before_the_next_arrives(
         wire.chunk(frame("4"))
         assert got_it.wait(10)  # held back until the client has the first chunk
         wire.chunk(frame("2"))
-        wire.end()
+        wire.done()
 
     upstream.script = script
     with http.stream("POST", f"{front.base_url}/chat/completions", json=body) as reply:
         pieces = reply.iter_raw()
         assert next(pieces) == frame("4")
         got_it.set()
-        assert b"".join(pieces) == frame("2")
+        assert b"".join(pieces) == frame("2") + DONE
 
 
 @pytest.mark.parametrize("body", [TEXT, ask(stream=True)], ids=["text", "image"])
@@ -138,30 +138,44 @@ def test_a_disconnect_before_the_response_cancels_too(front: Gateway, upstream: 
         assert until(lambda: bool(upstream.seen))
     assert hung_up.wait(5)
     assert until(lambda: front.state()["images_outstanding"] == 0)
-    assert front.state()["tokens_spent"] == 0
 
 
-def test_a_connection_that_fails_before_the_response_is_retried(
-    front: Gateway, upstream: Upstream, http: httpx.Client
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_an_idempotent_request_is_sent_again_after_a_dropped_connection(
+    front: Gateway, upstream: Upstream, http: httpx.Client, method: str
 ) -> None:
     def script(seen: Seen, wire: Wire) -> None:
         wire.drop() if len(upstream.seen) < 3 else wire.reply(b"{}")
 
     upstream.script = script
-    assert http.post(f"{front.base_url}/chat/completions", json=ask()).status_code == 200
+    assert http.request(method, f"{front.base_url}/files/1").status_code == 200
     assert len(upstream.seen) == 3
-    assert front.metric("upstream_retries_total") == 2
-    assert len({seen.body for seen in upstream.seen}) == 1
-    assert front.state()["images"] == 1  # fitted once, counted once
+    assert front.metric("upstream_retries_total") >= 1  # aiohttp may repeat one itself
 
 
-def test_exhausted_retries_are_502_and_return_the_grant(front: Gateway, upstream: Upstream, http: httpx.Client) -> None:
+@pytest.mark.parametrize("body", [TEXT, ask(), None], ids=["text", "image", "empty"])
+def test_a_post_that_the_upstream_read_is_never_sent_again(
+    front: Gateway, upstream: Upstream, http: httpx.Client, body: dict[str, object] | None
+) -> None:
     upstream.script = lambda seen, wire: wire.drop()
-    reply = http.post(f"{front.base_url}/chat/completions", json=ask())
-    assert reply.status_code == 502
-    assert reply.json()["error"]["code"] == "upstream_unreachable"
-    assert len(upstream.seen) == 3
-    assert (front.state()["images_outstanding"], front.state()["tokens_spent"]) == (0, 0)
+    reply = http.post(f"{front.base_url}/chat/completions", **({"json": body} if body else {}))  # type: ignore[arg-type]
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_unreachable")
+    assert len(upstream.seen) == 1
+    assert front.metric("upstream_retries_total") == 0
+
+
+def test_a_post_after_the_upstream_closed_an_idle_connection_goes_through(
+    front: Gateway, upstream: Upstream, http: httpx.Client
+) -> None:
+    def script(seen: Seen, wire: Wire) -> None:
+        wire.reply(b"{}")
+        wire.drop()
+
+    upstream.script = script
+    for _ in range(5):
+        assert http.post(f"{front.base_url}/chat/completions", json=TEXT).status_code == 200
+        time.sleep(0.02)
+    assert len(upstream.seen) == 5
 
 
 def test_an_error_status_of_the_upstream_is_not_retried(front: Gateway, upstream: Upstream, http: httpx.Client) -> None:
@@ -234,7 +248,7 @@ def test_a_shutdown_waits_for_open_streams(upstream: Upstream) -> None:
         wire.chunk(frame("4"))
         go_on.wait(10)
         wire.chunk(frame("2"))
-        wire.end()
+        wire.done()
 
     def read(url: str) -> None:
         with httpx.stream("POST", url, json=TEXT, timeout=20, trust_env=False) as reply:
@@ -249,4 +263,4 @@ def test_a_shutdown_waits_for_open_streams(upstream: Upstream) -> None:
         assert begun.wait(10)
         threading.Timer(0.3, go_on.set).start()
     reader.join(10)  # the gateway was stopped above, before the second chunk arrived
-    assert "".join(text) == (frame("4") + frame("2")).decode()
+    assert "".join(text) == (frame("4") + frame("2") + DONE).decode()

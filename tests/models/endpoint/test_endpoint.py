@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from typing import Any
@@ -45,6 +46,30 @@ def test_the_server_gets_the_fitted_pixels_and_the_question_at_temperature_0(ser
     assert (answer.text, answer.budget, answer.truncated) == ("re: What? Answer briefly.", 64, False)
     assert (answer.realised_tokens, answer.native_tokens) == (fitted.tokens, fitted.native)
     assert min(answer.timings.values()) > 0
+
+
+def test_log_probabilities_are_asked_for_only_on_request_and_become_the_confidence(
+    server: Server, endpoint: Ask
+) -> None:
+    assert ask(endpoint()).confidence is None
+    assert "logprobs" not in server.bodies[0]
+    for logprobs, confidence in (
+        ({"content": [{"token": "4", "logprob": math.log(0.25)}, {"token": "<|im_end|>", "logprob": 0.0}]}, 0.5),
+        ({"content": []}, None),
+        ({"content": [{"token": "4", "logprob": None}]}, None),
+        ({"content": [{"token": "4", "logprob": math.nan}]}, None),
+        (None, None),
+    ):
+
+        def listed(body: dict[str, Any], n: int, logprobs: Any = logprobs) -> ScriptedReply:
+            reply = json.loads(honest(body, n).text)
+            reply["choices"][0]["logprobs"] = logprobs
+            return ScriptedReply(json.dumps(reply))
+
+        server.script = listed
+        assert ask(endpoint(logprobs=True)).confidence == confidence
+        assert server.bodies[-1]["logprobs"] is True
+    assert identity(endpoint(logprobs=True)) == identity(endpoint()), "no answer depends on it"
 
 
 def test_without_a_budget_the_image_goes_as_it_is_and_the_servers_bounds_hold(server: Server, endpoint: Ask) -> None:

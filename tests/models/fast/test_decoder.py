@@ -50,6 +50,9 @@ def test_with_a_budget_both_paths_give_equal_answers(
     fast = fresh(family, fast=True).answer(questions)
     stock = fresh(family, fast=False).answer(questions)
     assert [replace(answer, timings={}) for answer in fast] == [replace(answer, timings={}) for answer in stock]
+    sure = [answer.confidence for answer in stock]
+    assert [answer.confidence for answer in fast] == pytest.approx(sure, abs=1e-4)
+    assert len(set(sure)) == count
 
 
 @pytest.mark.parametrize("bucket", [False, True])

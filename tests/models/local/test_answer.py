@@ -38,6 +38,7 @@ def test_an_answer_does_not_depend_on_what_it_was_batched_with(family: str) -> N
     alone = [fresh(family).answer([request])[0] for request in requests]
     for one, other in zip(together, alone, strict=True):
         assert replace(one, timings={}) == replace(other, timings={})
+        assert one.confidence == pytest.approx(other.confidence, abs=1e-4)
     assert len({answer.text for answer in together}) > 4
 
 

@@ -68,6 +68,19 @@ def test_keep_all_equals_stock_generate(
         torch.testing.assert_close(ours.logits[step][alive], theirs[alive], atol=near, rtol=1e-5)
 
 
+@pytest.mark.parametrize("penalty", [1.0, 3.0])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_are_those_of_the_logits_that_chose_the_tokens(family: str, penalty: float) -> None:
+    """Of each token and of the end token, for rows of any length."""
+    ours, tokens, logits = _both(family, "sdpa", 3, penalty)
+    for row, (answer, given) in enumerate(zip(tokens.tolist(), ours.logprobs, strict=True)):
+        length = len(_upto_end(answer)) + (token_id("<|im_end|>") in answer)
+        chosen = ours.logits if penalty != 1.0 else logits  # generate returns the logits before the penalty
+        expected = [float(chosen[step][row].log_softmax(-1)[answer[step]]) for step in range(length)]
+        assert given == pytest.approx(expected, abs=1e-4)
+        assert max(given) <= 0
+
+
 def test_a_checkpoints_repetition_penalty_is_applied_as_in_generate() -> None:
     plain, _, _ = _both("qwen2_5_vl", "sdpa", 1)
     ours, tokens, _ = _both("qwen2_5_vl", "sdpa", 1, penalty=3.0)

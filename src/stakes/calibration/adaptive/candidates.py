@@ -1,4 +1,8 @@
-"""Every choice of one budget per tier within the total, and its cost-weighted error on many sets of curves at once."""
+"""Every choice of one budget per tier within the total, and its cost-weighted error on many sets of curves at once.
+
+With harm limits, which choices are permitted depends on the curves (``budgets.harm``): another choice may be permitted
+on each set of curves. Uniform always is.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +12,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from stakes.budgets.harm import SAME, Limits
+from stakes.budgets.uniform import largest_within
 from stakes.calibration.estimators import Terms
 from stakes.errors import BadInput, InfeasibleBudget
 
@@ -22,6 +28,9 @@ class Candidates:
     table: NDArray[np.int64]
     weights: Mapping[str, float]
     """By tier, of its error rate in the CWE."""
+    limits: Limits
+    uniform: int
+    """The column of uniform's budget, which limits compare with."""
 
     @classmethod
     def of(cls, terms: Terms, grid: Sequence[int]) -> "Candidates":
@@ -40,7 +49,10 @@ class Candidates:
         if not len(table):
             raise InfeasibleBudget(f"no choice of budgets of the grid fits in {terms.total} tokens; give more")
         whole = sum(terms.counts[tier] * terms.costs[tier] for tier in tiers)
-        return cls(grid, table, {tier: terms.counts[tier] * terms.costs[tier] / whole for tier in tiers})
+        weights = {tier: terms.counts[tier] * terms.costs[tier] / whole for tier in tiers}
+        limits = terms.max_harm or {}
+        even = largest_within(grid, terms.total // sum(terms.counts.values())) if limits else grid[0]
+        return cls(grid, table, weights, limits, list(grid).index(even))
 
     def __len__(self) -> int:
         return len(self.table)
@@ -58,3 +70,12 @@ class Candidates:
         """CWE of every candidate, … × candidates; ``rates``: error rates by tier, … × grid."""
         tiers = zip(self.weights.items(), self.table.T, strict=True)
         return np.asarray(sum(weight * rates[tier][..., column] for (tier, weight), column in tiers))
+
+    def beyond_limits(self, rates: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
+        """Which candidates raise a tier's error by more than its limit, … × candidates."""
+        found = np.zeros((*next(iter(rates.values())).shape[:-1], len(self.table)), dtype=bool)
+        for tier, column in zip(self.weights, self.table.T, strict=True):
+            if tier in self.limits:
+                rise = rates[tier] - rates[tier][..., [self.uniform]]
+                found |= (rise > self.limits[tier] + SAME)[..., column]
+        return found

@@ -8,6 +8,9 @@ together give the probability that a budget is part of the optimum, and the expe
 The next batch asks the budgets of a tier with a probability of at least 1 %, and no tier with a single one. Sampling
 ends when the expected regret is below 0.0015, when no question is left, or at the limit of passes.
 
+With harm limits, a draw's optimum is the best choice that keeps them on the draw's curves, and what the choice so far
+gains by breaking a limit there counts like regret. So sampling goes on while it matters which budgets are permitted.
+
 This decides what to ask and guarantees nothing: the probabilities are those of the estimator's model. The guarantee is
 a certificate, on documents that the budgets were not chosen on. benchmarks/adaptive_sampling.py measures the regret.
 
@@ -145,13 +148,18 @@ class _Sampler:
         rates = {tier: np.full((len(points), len(self.answers.budgets)), np.nan) for tier in curves}
         for (tier, curve), row in zip(curves.items(), posterior.rows, strict=True):
             rates[tier][:, [self.answers.column(budget) for budget in curve.budgets]] = points[:, row]
-        mean, *_ = cwe = self.candidates.cwe(rates)
-        self.best = int(mean.round(9).argmin())
-        drawn = cwe[1:]
-        self.regret = float((drawn[:, self.best] - drawn.min(axis=1)).mean())
+        rates = {tier: rate.round(9) for tier, rate in rates.items()} if self.candidates.limits else rates
+        cwe = self.candidates.cwe(rates)
+        permitted = np.where(self.candidates.beyond_limits(rates), np.inf, cwe)
+        self.best = int(permitted[0].round(9).argmin())
+        drawn = permitted[1:]
+        self.regret = float(np.abs(cwe[1:, self.best] - drawn.min(axis=1)).mean())
         probability = np.bincount(drawn.argmin(axis=1), minlength=len(self.candidates)) / DRAWS
         probability[self.best] = 1
         self.columns = self.candidates.columns(probability, KEEP)
+        for tier in self.candidates.limits:  # what a limit compares with
+            if len(self.columns[tier]) > 1:
+                self.columns[tier] = sorted({*self.columns[tier], self.candidates.uniform})
         return self.regret
 
     def result(self) -> AdaptiveResult:

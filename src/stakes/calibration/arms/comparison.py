@@ -1,17 +1,20 @@
 """Compare arms that answered the same samples for the same total, and check that they did spend the same.
 
 For every arm beside uniform: errors by tier, their mean over samples, CWE at the given costs and at every cost ratio,
-the exact McNemar test on the most expensive tier, a BCa interval of the CWE gain over whole documents, and the cost
-ratio from which the arm pays. Paper, section "Equal-budget protocol" and the tables of arms.
+the exact McNemar test on the most expensive tier and the sign-flip test over whole documents, a BCa interval of the CWE
+gain over whole documents, and the cost ratio from which the arm pays. Paper, section "Equal-budget protocol" and the
+tables of arms. Where a signal read the tiers and labels are known, budgets follow the reading, and errors and costs are
+by the label.
 
     compare({"uniform": outcomes, "cost": others}, {"high": 5, "low": 1})
 """
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import fsum
 
-from stakes.budgets.frontier import break_even
+from stakes.budgets.frontier import break_even, format_pays, pays_below
 from stakes.errors import BadInput, LedgerBreach
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.statistics import RATIOS, Discordant, Gain, cwe, cwe_gain, cwe_sweep, discordant
@@ -30,14 +33,16 @@ class ArmRow:
     """Over all samples, whatever they cost."""
     cwe: float
     ratios: Mapping[float, float]
-    """CWE when a mistake in the most expensive tier costs r times any other."""
+    """CWE at each cost ratio r (``tiers.at_ratio``)."""
     realised: int
     high_cost: Discordant | None
-    """On the most expensive tier: wins (b) and losses (c) against uniform, with the exact p."""
+    """On the most expensive tier: wins (b) and losses (c) against uniform, with the exact p and that by document."""
     gain: Gain | None
     """CWE of uniform minus CWE of this arm."""
     break_even: float | None
-    """The cost ratio from which the arm pays; inf: none does. None with other than two tiers."""
+    """The cost ratio from which the arm pays; 0: at every one; inf: from none. None with other than two tiers."""
+    pays: str
+    """The same in words, with the ratio below which an arm pays that gains in the cheapest tier only."""
     layers: float | None = None
     """Where budgets are averages over layers: the tokens spent by that count, which all arms have in common."""
 
@@ -57,6 +62,12 @@ class Comparison:
     most_expensive: str
     metric: str
     documents: int
+    read_as: Mapping[str, int]
+    """Samples by tier as read, which decides the budget; ``counts`` are by label where labels are known."""
+    agreement: float | None = None
+    """Share of readings that are the label; None: labels are not known, or all are read as they are."""
+    unit: str = "document"
+    """What is independent: document or group."""
 
     def record(self) -> dict[str, object]:
         """As JSON."""
@@ -64,9 +75,17 @@ class Comparison:
 
 
 def compare(
-    arms: Mapping[str, Sequence[Outcome]], costs: Mapping[str, float], ratios: Sequence[float] = RATIOS
+    arms: Mapping[str, Sequence[Outcome]],
+    costs: Mapping[str, float],
+    ratios: Sequence[float] = RATIOS,
+    *,
+    labels: Sequence[str] | None = None,
+    unit: str = "document",
 ) -> Comparison:
-    """Compare arms whose outcomes are of the same samples, in the same order."""
+    """Compare arms whose outcomes are of the same samples, in the same order.
+
+    ``labels``: the true tier of each sample, where the outcomes' tiers are a signal's readings.
+    """
     if "uniform" not in arms:
         raise BadInput("there is no uniform arm to compare with")
     base = arms["uniform"]
@@ -74,7 +93,8 @@ def compare(
     for arm, outcomes in arms.items():
         if [outcome.sample for outcome in outcomes] != samples:
             raise BadInput(f"arm {arm!r} did not answer the samples of the uniform arm in their order")
-    names = [outcome.tier for outcome in base]
+    readings = [outcome.tier for outcome in base]
+    names = readings if labels is None else list(labels)
     for tier in dict.fromkeys(names):
         if tier not in costs:
             raise BadInput(f"tier {tier!r} has no cost; the costs are of {', '.join(costs)}")
@@ -84,38 +104,59 @@ def compare(
     most_expensive = max(counts, key=costs.__getitem__)
     documents, prices = [outcome.document for outcome in base], [costs[tier] for tier in names]
     high_cost = [i for i, tier in enumerate(names) if tier == most_expensive]
-    before, even = [outcome.correct for outcome in base], _errors(base, counts)
+    before, even = [outcome.correct for outcome in base], _errors(base, names, counts)
 
     def row(arm: str, outcomes: Sequence[Outcome]) -> ArmRow:
-        right, errors = [outcome.correct for outcome in outcomes], _errors(outcomes, counts)
-        pays = None
-        if len(counts) == 2:
-            cheap = next(tier for tier in counts if tier != most_expensive)
-            without, with_arm = ({"high": of[most_expensive], "low": of[cheap]} for of in (even, errors))
-            pays = break_even(without, with_arm, {"high": counts[most_expensive], "low": counts[cheap]})
-        itself = arm == "uniform"
+        right, errors = [outcome.correct for outcome in outcomes], _errors(outcomes, names, counts)
+        itself, pairs = arm == "uniform", ([of[i] for i in high_cost] for of in (before, right, documents))
+        from_ratio, pays = (None, "") if itself else _pays(even, errors, counts, most_expensive)
         return ArmRow(
             arm=arm,
             errors=errors,
             average=1 - sum(right) / len(right),
             cwe=cwe(right, prices),
-            ratios=cwe_sweep(right, names, most_expensive, ratios),
+            ratios=cwe_sweep(right, names, costs, ratios),
             realised=sum(outcome.realised for outcome in outcomes),
-            high_cost=None if itself else discordant([before[i] for i in high_cost], [right[i] for i in high_cost]),
+            high_cost=None if itself else discordant(*pairs),
             gain=None if itself else cwe_gain(before, right, prices, documents),
-            break_even=None if itself else pays,
+            break_even=from_ratio,
+            pays=pays,
             layers=None if outcomes[0].layers is None else fsum(outcome.spent for outcome in outcomes),
         )
 
     rows = sorted((row(*arm) for arm in arms.items()), key=lambda row: row.arm != "uniform")
-    return Comparison(tuple(rows), dict(costs), counts, most_expensive, base[0].metric, len(set(documents)))
+    agreed = sum(map(operator.eq, readings, names)) / len(names)
+    return Comparison(
+        rows=tuple(rows),
+        costs=dict(costs),
+        counts=counts,
+        most_expensive=most_expensive,
+        metric=base[0].metric,
+        documents=len(set(documents)),
+        read_as={tier: readings.count(tier) for tier in costs if tier in readings},
+        agreement=agreed if agreed < 1 else None,
+        unit=unit,
+    )
 
 
-def _errors(outcomes: Sequence[Outcome], tiers: Iterable[str]) -> dict[str, float]:
+def _errors(outcomes: Sequence[Outcome], names: Sequence[str], tiers: Iterable[str]) -> dict[str, float]:
     by_tier: dict[str, list[bool]] = {tier: [] for tier in tiers}
-    for outcome in outcomes:
-        by_tier[outcome.tier].append(outcome.correct)
+    for outcome, tier in zip(outcomes, names, strict=True):
+        by_tier[tier].append(outcome.correct)
     return {tier: 1 - sum(right) / len(right) for tier, right in by_tier.items()}
+
+
+def _pays(
+    uniform: Mapping[str, float], arm: Mapping[str, float], counts: Mapping[str, int], most_expensive: str
+) -> tuple[float | None, str]:
+    """The cost ratio from which an arm of two tiers pays, and the same in words."""
+    if len(counts) != 2:
+        return None, ""
+    cheap = next(tier for tier in counts if tier != most_expensive)
+    without, with_arm = ({"high": of[most_expensive], "low": of[cheap]} for of in (uniform, arm))
+    sizes = {"high": counts[most_expensive], "low": counts[cheap]}
+    ratio = break_even(without, with_arm, sizes)
+    return ratio, format_pays(ratio, pays_below(without, with_arm, sizes))
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,10 @@ class ArmPlan:
     """Whether the cost arm decided by question, at the policy's price, and not by tier."""
     rounding: float | None = None
     """Where budgets are averages over layers: the share by which whole tokens may make two arms' totals differ."""
+    labels: tuple[str, ...] | None = None
+    """The true tier of each sample, where a signal read other ones; budgets follow the readings."""
+    unit: str = "document"
+    """What is independent: document or group."""
 
     @property
     def counted(self) -> str:
@@ -68,7 +72,8 @@ class ArmPlan:
         nominal, budgets = (
             {arm: tuple(int(b) for b in row) for arm, row in table.items()} for table in (plan.nominal, plan.budgets)
         )
-        return replace(plan, samples=tuple(plan.samples), nominal=nominal, budgets=budgets)
+        labels = None if plan.labels is None else tuple(str(label) for label in plan.labels)
+        return replace(plan, samples=tuple(plan.samples), nominal=nominal, budgets=budgets, labels=labels)
 
     def check_realised(self, arms: Mapping[str, Sequence[Outcome]]) -> float:
         """Check that the answers of all arms spent the same; the largest relative deviation between two arms."""

@@ -1,7 +1,8 @@
 """Certify a policy: budgets chosen on a quarter of the documents, guarantees from the others.
 
 * no harm: tiered budgets ship only if the lower confidence bound of their CWE gain over uniform, at no more tokens, is
-  above zero on documents that they were not chosen on; otherwise uniform ships, and the certificate says why;
+  above zero on documents that they were not chosen on, and the upper bound of every limited tier's rise is within its
+  limit (``no_harm``); otherwise uniform ships, and the certificate says why;
 * ceilings: budgets at which a tier's error stays under a stated rate (``ceiling``);
 * an upper confidence bound of every tier's error at the budget that ships.
 
@@ -22,17 +23,17 @@ are of the questions read as the tier. ``Certificate.covers`` states which of th
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from stakes.calibration.by_document import ByDocument
-from stakes.calibration.certify.ceiling import Ceiling, check_ceilings, check_even, lower_ratio, typical, upper_error
+from stakes.budgets.harm import Limits, check_limits
+from stakes.budgets.uniform import largest_within
+from stakes.calibration.by_document import ByDocument, check_split, limit_questions
+from stakes.calibration.certify.ceiling import Ceiling, check_ceilings, check_even, upper_error
+from stakes.calibration.certify.no_harm import HarmBound, NoHarm, check_no_harm, choosing_limits, harm_bounds
 from stakes.calibration.estimators import DEFAULT, ChosenBudgets, Terms, choose
-from stakes.calibration.holdout import uniform_budget
+from stakes.data.sample import Sample
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.statistics import check_confidence
 
@@ -50,31 +51,19 @@ class Certification:
     """What a certificate is asked for: its confidence, and the error rates by tier to be kept with it.
 
     ``max_per_document``: at most so many questions of a document count, chosen by a digest of their ids. All claims are
-    then of that rate, in which a document counts by at most so many questions.
+    then of that rate, in which a document counts by at most so many questions. ``max_harm``: how much the error of a
+    tier, or of each, may rise over uniform (``budgets.harm``).
     """
 
     confidence: float = CONFIDENCE
     ceilings: Mapping[str, float] = field(default_factory=dict)
     max_per_document: int | None = None
+    max_harm: float | Limits | None = None
 
     def __post_init__(self) -> None:
         check_confidence(self.confidence)
         if self.max_per_document is not None and self.max_per_document < 1:
             raise BadInput(f"at least one question of a document must count, not {self.max_per_document}")
-
-
-@dataclass(frozen=True)
-class NoHarm:
-    """The tiered budgets against uniform, on the documents that they were not chosen on."""
-
-    budgets: Mapping[str, int]
-    uniform: int
-    gain: float
-    """CWE of uniform minus CWE of these budgets."""
-    lower: float
-    """Its lower confidence bound."""
-    level: float
-    """Of that bound: above the requested confidence where ceilings left several choices to certify."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +94,13 @@ class Certificate:
     tiers: Literal["labelled", "read", "named"] = "read"
     max_per_document: int | None = None
     unit: Literal["document", "group"] = "document"
+    harm: Mapping[str, HarmBound] = field(default_factory=dict)
+    """By tier with a harm limit: the rise of its error over uniform at the budgets that were tested."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether tiered budgets are certified to help, each tier within its harm limit."""
+        return self.no_harm is not None and self.no_harm.lower > 0 and all(bound.kept for bound in self.harm.values())
 
     @property
     def covers(self) -> str:
@@ -120,7 +116,10 @@ class Certificate:
 
     def record(self) -> dict[str, object]:
         """As JSON, and the same when read back: keys are strings."""
-        return dict(json.loads(json.dumps({**asdict(self), "covers": self.covers, "rate": self.rate})))
+        record = {**asdict(self), "covers": self.covers, "rate": self.rate}
+        if not self.harm:
+            del record["harm"]
+        return dict(json.loads(json.dumps(record)))
 
 
 def certify(
@@ -140,26 +139,29 @@ def certify(
     if chosen is None:
         check_even(measured, goal.max_per_document)
     first, second = measured.split() if chosen is None else measured.divide(chosen_on)
-    uniform = uniform_budget(measured.budgets, mean_budget)
+    uniform = largest_within(measured.budgets, mean_budget)
     ceilings = check_ceilings(measured, goal.ceilings, confidence)
     required = {tier: ceiling.budget for tier, ceiling in ceilings.items() if ceiling.budget is not None}
+    limits = check_limits(goal.max_harm, costs)
     # At no more tokens than uniform takes, so that the comparison is at equal tokens or in uniform's favor.
     terms = Terms(first.expected_costs(costs), measured.counts, uniform * sum(measured.counts.values()), floor)
+    terms = replace(terms, max_harm=choosing_limits(limits, second.counts, confidence))
     # A ceiling that is not met requires nothing, but might have: it counts among the possible choices.
     floors = {tier: required.get(tier, measured.budgets[0]) for tier in ceilings}
     possible_choices = [] if chosen is None else [chosen]
     if chosen is None:
         chosen, possible_choices = _choices(first, terms, estimator, floors)
     if chosen is None:
-        raise InfeasibleBudget(_unaffordable(measured, required, uniform, mean_budget))
+        raise InfeasibleBudget(_unaffordable(measured, required, uniform, mean_budget, limits))
     # Which choice is certified depends, through the ceilings, on answers of the second part too: all of those that
     # could have come up share the probability of a mistake.
     rivals = {tuple(choice.budgets[tier] for tier in costs) for choice in possible_choices}
     even = tuple(uniform for _ in costs)
     level = 1 - (1 - confidence) / max(1, len(rivals - {even}))
     budgets = dict(chosen.budgets)
-    test = None if set(budgets.values()) == {uniform} else _no_harm(second, costs, budgets, uniform, level)
-    shipped, why = _verdict(test, required, uniform, confidence)
+    test = None if set(budgets.values()) == {uniform} else check_no_harm(second, costs, budgets, uniform, level)
+    harm = harm_bounds(second, limits, budgets, uniform, level)
+    shipped, why = _verdict(test, harm, required, uniform, confidence)
     if shipped == "uniform":
         budgets = dict.fromkeys(costs, uniform)
     possible = {(tier, choice[i]) for choice in rivals | {even} for i, tier in enumerate(costs)}
@@ -177,11 +179,33 @@ def certify(
         estimator=estimator,
         tiers="read" if measured.labelled is None else "labelled",
         max_per_document=goal.max_per_document,
+        harm=harm,
     )
 
 
-def _unaffordable(measured: ByDocument, required: Mapping[str, int], uniform: int, mean_budget: int) -> str:
+def check_certifiable(
+    samples: Sequence[Sample], costs: Mapping[str, float], certification: Certification
+) -> Sequence[Sample]:
+    """The samples that count; what cannot be certified is refused before any answer."""
+    limit = certification.max_per_document
+    if limit is not None:
+        counted = limit_questions([(sample.id, sample.document) for sample in samples], limit)
+        samples = [sample for sample in samples if sample.id in counted]
+    tiers = dict.fromkeys([*costs, *(sample.tier for sample in samples)])
+    check_even(check_split([(sample.document, sample.tier) for sample in samples], tiers), limit)
+    return samples
+
+
+def _unaffordable(
+    measured: ByDocument, required: Mapping[str, int], uniform: int, mean_budget: int, limits: Limits
+) -> str:
     """That the ceilings take more tokens than uniform, and which mean budget would do."""
+    takes = f"the ceilings take {', '.join(f'{b} tokens for {tier}' for tier, b in required.items())}"
+    if limits:
+        return (
+            f"{takes}, and within the harm limits no budgets leave that much of uniform's {uniform} tokens per image; "
+            "give a larger mean budget, allow more errors or raise the limits"
+        )
     every, smallest = sum(measured.counts.values()), measured.budgets[0]
     least = sum(count * max(required.get(tier, 0), smallest) for tier, count in measured.counts.items())
     mean = math.ceil(least / every)
@@ -189,9 +213,8 @@ def _unaffordable(measured: ByDocument, required: Mapping[str, int], uniform: in
     enough = next(budget for budget in measured.budgets if budget * every >= least)
     unless = "" if enough == mean else f", or of {mean} if that is in the grid"
     return (
-        f"the ceilings take {', '.join(f'{b} tokens for {tier}' for tier, b in required.items())}, which uniform at "
-        f"{uniform}, the largest measured budget within the mean of {mean_budget}, does not pay for; give a mean "
-        f"budget of at least {enough}{unless}, or allow more errors"
+        f"{takes}, which uniform at {uniform}, the largest measured budget within the mean of {mean_budget}, does not "
+        f"pay for; give a mean budget of at least {enough}{unless}, or allow more errors"
     )
 
 
@@ -228,50 +251,6 @@ def _choices(
     return under(tuple(required.values())), [choice for choice in tried.values() if choice is not None]
 
 
-def _no_harm(
-    second: ByDocument,
-    costs: Mapping[str, float],
-    budgets: Mapping[str, int],
-    uniform: int,
-    level: float,
-) -> NoHarm:
-    saved, weight = saved_by_document(second, costs, budgets, uniform)
-    lower = lower_ratio(saved, weight, level, lost_cost(weight, costs))
-    return NoHarm(dict(budgets), uniform, float(saved.sum() / weight.sum()), lower, level)
-
-
-def lost_cost(weight: NDArray[np.float64], costs: Mapping[str, float]) -> float:
-    """The cost of a lost document: the typical cost at stake, and no less than one of the most expensive questions."""
-    return max(typical(weight), *costs.values())
-
-
-def saved_by_document(
-    measured: ByDocument, costs: Mapping[str, float], budgets: Mapping[str, int], uniform: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cost that ``budgets`` save over ``uniform``, and cost at stake, for each document.
-
-    The tier decides the budget; a mistake costs what its label says, where labels are known, else what its tier says.
-    """
-    saved, weight = np.zeros(len(measured)), np.zeros(len(measured))
-    if measured.labelled is not None:
-        for label, part in measured.labelled.items():
-            more = saved_by_document(part, dict.fromkeys(budgets, costs[label]), budgets, uniform)
-            saved, weight = saved + more[0], weight + more[1]
-        return saved, weight
-    even = measured.column(uniform)
-    for tier, budget in budgets.items():
-        tiered = measured.column(budget)
-        asked = measured.asked[tier]
-        if (asked[:, tiered] != asked[:, even]).any():
-            raise BadInput(
-                f"not every question of tier {tier!r} was answered at both {budget} and {uniform} tokens; "
-                "a certificate needs both"
-            )
-        saved += costs[tier] * (measured.wrong[tier][:, even] - measured.wrong[tier][:, tiered])
-        weight += costs[tier] * asked[:, tiered]
-    return saved, weight
-
-
 def _upper(second: ByDocument, tier: str, budget: int, level: float) -> UpperError:
     column = second.column(budget)
     wrong, asked = second.wrong[tier][:, column], second.asked[tier][:, column]
@@ -279,15 +258,30 @@ def _upper(second: ByDocument, tier: str, budget: int, level: float) -> UpperErr
 
 
 def _verdict(
-    test: NoHarm | None, required: Mapping[str, int], uniform: int, confidence: float
+    test: NoHarm | None, harm: Mapping[str, HarmBound], required: Mapping[str, int], uniform: int, confidence: float
 ) -> tuple[Literal["tiered", "uniform"], str]:
     sure = f"{confidence:.4g} confidence"
     if test is None:
         return "uniform", f"the budgets chosen are uniform, {uniform} tokens for every tier"
-    if test.lower > 0:
-        return "tiered", f"on documents they were not chosen on, CWE falls by at least {test.lower:.3f} with {sure}"
-    short = f"their gain of {test.gain:+.3f} may be chance: with {sure} it is only known to be above {test.lower:+.3f}"
+    broken = {tier: bound for tier, bound in harm.items() if not bound.kept}
+    if test.lower > 0 and not broken:
+        moved = {tier: bound for tier, bound in harm.items() if bound.budget != uniform}
+        rises = "".join(f" and {tier} errors rise by at most {bound.upper:.3f}" for tier, bound in moved.items())
+        return (
+            "tiered",
+            f"on documents they were not chosen on, CWE falls by at least {test.lower:.3f}{rises} with {sure}",
+        )
+    short = [
+        f"{tier} errors rise by {bound.rise:+.3f} over uniform, and with {sure} it is only known to be at most "
+        f"{bound.upper:+.3f}, above the harm limit of {bound.limit:g}"
+        for tier, bound in broken.items()
+    ]
+    if test.lower <= 0:
+        known = f"with {sure} it is only known to be above {test.lower:+.3f}"
+        short.insert(0, f"their gain of {test.gain:+.3f} may be chance: {known}")
     above = [tier for tier, budget in required.items() if budget > uniform]
     if above:
-        return "tiered", f"the ceiling of {' and '.join(above)} takes more than uniform's {uniform} tokens; {short}"
-    return "uniform", f"tiered budgets are not certified to help, {short}"
+        takes = f"the ceiling of {' and '.join(above)} takes more than uniform's {uniform} tokens"
+        return "tiered", "; ".join([takes, *short])
+    goal = "to help" if test.lower <= 0 else "to stay within the harm limits"
+    return "uniform", f"tiered budgets are not certified {goal}, {'; '.join(short)}"

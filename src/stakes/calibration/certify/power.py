@@ -4,7 +4,7 @@ Curves that are known or assumed (published ones, a pilot's, another model's) st
 numbers of questions per tier, calibrations are simulated from them and certified as a real one would be, and the share
 that succeeds is counted:
 
-* ``ships``: tiered budgets pass the no-harm test;
+* ``ships``: tiered budgets pass the no-harm test, harm limits included;
 * ``kept``: a tier's ceiling passes, at some budget, and with how many tokens in the median;
 * ``width``: by how much a tier's upper error bound lies above its measured error, in the mean.
 
@@ -226,7 +226,7 @@ def _row(
 ) -> SizeRow:
     repeats = search.repeats
     # With ceilings, tiered budgets may ship for a ceiling's sake: what counts here is the no-harm test alone.
-    ships = sum(c.no_harm is not None and c.no_harm.lower > 0 for c in certificates) / repeats
+    ships = sum(c.passed for c in certificates) / repeats
     kept = {tier: sum(c.ceilings[tier].met for c in certificates) / repeats for tier in ceilings}
     tokens: dict[str, float | None] = {}
     for tier in ceilings:

@@ -50,7 +50,7 @@ OVERLAP = 5  # budgets that must be measured on both sides of a shift
 RESAMPLES = 1000
 
 FAMILY, SPLIT = "forms", "calibration"
-SETTINGS = {"resolution": Setting("resolution"), "deletion": Setting("deletion")}
+SETTINGS = {name: Setting(name, None, "relaxed") for name in ("resolution", "deletion")}
 ALL = "all"
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
@@ -38,20 +38,18 @@ from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.runner import Key
-from stakes.evaluation.samples import digest, prepare_samples
+from stakes.evaluation.samples import prepare_samples
 from stakes.evaluation.slopes import SlopeTest, slope_test
 from stakes.evaluation.statistics import Discordant, Gain, cwe_gain, discordant
 from stakes.experiments.legibility.agreement import rank_correlation
-from stakes.experiments.study import Study, fixed_policy
+from stakes.experiments.study import LEAST_TOKENS, Study, fixed_policy, scale_page
 from stakes.legibility.model import Legibility
 from stakes.legibility.word_map import small_print_tokens
 from stakes.vision.geometry import count_tokens
-from stakes.vision.image.decode import Picture
-from stakes.vision.image.resize import fitted_size, resample
+from stakes.vision.image.resize import fitted_size
 
 SETS = ("docvqa", "chartqa", "sroie")
 SIDE = 1008
-LEAST_TOKENS = 640
 QUESTIONS = "questions.jsonl"
 
 TIERS = ("high", "low")
@@ -73,18 +71,6 @@ def real_set(folder: Path, name: str) -> tuple[list[Sample], list[str]]:
     samples = [scale_page(sample, SIDE) for sample in prepare_samples(read_samples(path), path.parent)]
     small = [sample.id for sample in samples if count_tokens("qwen2.5-vl", *sample.size) < LEAST_TOKENS]
     return [sample for sample in samples if sample.id not in small], small
-
-
-def scale_page(sample: Sample, side: int) -> Sample:
-    """The sample on a page whose longer side has ``side`` pixels."""
-    longer = max(sample.size)
-    width, height = (max(1, round(length * side / longer)) for length in sample.size)
-    if (width, height) == sample.size:
-        return sample
-    name = digest(f"{sample.digest} at {width}x{height}".encode())
-    return replace(
-        sample, size=(width, height), digest=name, load=lambda: resample(Picture(sample.load()), width, height)
-    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +99,8 @@ def real_arms(
 ) -> RealArms:
     """Plan, read and compare the arms; the tiers' ``budgets`` fix the total."""
     tiers = [sample.tier for sample in samples]
-    plan = plan_arms(samples, fixed_policy(model.family, "resolution", budgets, costs, tiers), model, Setting())
+    setting = Setting("resolution", None, study.metric)
+    plan = plan_arms(samples, fixed_policy(model.family, "resolution", budgets, costs, tiers), model, setting)
     native = [model.native_tokens(*sample.size, "resolution") for sample in samples]
     floor = max(least_budget(sample, model.family) for sample in {sample.size: sample for sample in samples}.values())
     weights = print_weights(model, samples, native)
@@ -125,7 +112,7 @@ def real_arms(
     sizes = [sample.size for sample in samples]
     arms = {**plan.budgets, **resized_budgets(sizes, nominal, tiers, model.family, plan.total)}
     EqualTotals(plan.samples, native, plan.mechanism).check_realised(arms)
-    outcomes = study.answer_arms(source, samples, arms, Setting())
+    outcomes = study.answer_arms(source, samples, arms, setting)
     comparison = compare(outcomes, costs)
     cost, both = ([outcome.correct for outcome in outcomes[arm]] for arm in ("cost", "cost+print"))
     high_cost = [i for i, tier in enumerate(tiers) if tier == comparison.most_expensive]
@@ -135,7 +122,9 @@ def real_arms(
         total=plan.total,
         deviation=plan.check_realised(outcomes),
         composed=cwe_gain(cost, both, [costs[tier] for tier in tiers], [sample.document for sample in samples]),
-        composed_high_cost=discordant([cost[i] for i in high_cost], [both[i] for i in high_cost]),
+        composed_high_cost=discordant(
+            [cost[i] for i in high_cost], [both[i] for i in high_cost], [samples[i].document for i in high_cost]
+        ),
         ranges={arm: (round(low), round(mid), round(high)) for arm, (low, mid, high) in percentiles.items()},
         content_print_rank=rank_correlation(*by_content.values()),
     )

@@ -32,7 +32,7 @@ def table(study: Study) -> Table:
         budgets = [[max(1, int(share * tokens)) for tokens in native] for share in SHARES]
         outcomes = study.answers(source, samples, budgets)
         right = [[outcomes[s.id, b].correct for s, b in zip(samples, each, strict=True)] for each in budgets]
-        pair = discordant(right[2], right[0])
+        pair = discordant(right[2], right[0], [sample.document for sample in samples])
         (saturated if pair.p >= 0.05 else sensitive).append(source)
         errors = [1 - sum(each) / len(each) for each in right]
         rows.append((study.name, source, len(samples), *errors, *discordant_cells(pair)))

@@ -17,7 +17,7 @@ from stakes.data.sample import Sample
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.statistics import Gain, cwe_gain
 from stakes.experiments.study import Study, first_of_each_tier
-from stakes.experiments.table import MEASURED, Row, Table, format_p, gain_cell
+from stakes.experiments.table import MEASURED, Row, Table, format_both_p, gain_cell
 from stakes.experiments.tables.within_task import BUDGETS
 from stakes.models.identity import native_tokens
 
@@ -61,7 +61,7 @@ def table(study: Study) -> Table:
         budgets = {tier: budget // 2 for tier, budget in BUDGETS.items()} if sensitivity else BUDGETS
         compared, over = _cell(study, f"{dense}+{plain}-{sensitivity}-{cost}", samples, costs, budgets)
         for row in compared.rows:
-            p = None if row.high_cost is None else format_p(row.high_cost.p)
+            p = None if row.high_cost is None else format_both_p(row.high_cost)
             errors = (row.errors["high"], row.errors["low"])
             rows.append((YES[sensitivity], YES[cost], row.arm, *errors, row.cwe, gain_cell(row), p))
         findings.append(_finding(sensitivity, cost, compared, over))

@@ -12,7 +12,7 @@ from stakes.data.sample import Sample
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcome_log import Outcome
 from stakes.experiments.study import Study
-from stakes.experiments.table import EITHER_MECHANISM, Row, Table, discordant_cells, format_p
+from stakes.experiments.table import EITHER_MECHANISM, Row, Table, discordant_cells, format_both_p
 from stakes.experiments.tables import cross_dataset
 from stakes.experiments.tables.within_task import BUDGETS, COSTS, measure
 from stakes.published import figures
@@ -37,7 +37,7 @@ def table(study: Study) -> Table:
             uniform, cost = compared["uniform"], compared["cost"]
             assert cost.high_cost is not None
             if not (cost.errors["high"] < uniform.errors["high"] and cost.high_cost.p < 1e-4):
-                failing.append(f"{source} under {metric} (p = {format_p(cost.high_cost.p)})")
+                failing.append(f"{source} under {metric} (p = {format_both_p(cost.high_cost)})")
             high, cwe = (uniform.errors["high"], cost.errors["high"]), (uniform.cwe, cost.cwe)
             rows.append((study.name, source, metric, *high, *cwe, *discordant_cells(cost.high_cost)))
     for dataset in DATASETS:

@@ -11,8 +11,8 @@ from stakes.experiments.table import (
     EITHER_MECHANISM,
     Table,
     arm_rows,
+    format_both_p,
     format_interval,
-    format_p,
     published_arm_rows,
 )
 from stakes.published import figures
@@ -68,10 +68,9 @@ def findings(arms: Arms) -> tuple[str, ...]:
     for arm, claim in (("cost", "lower"), ("content", "indistinguishable"), ("anti", "higher")):
         row = arms.rows[arm]
         assert row.high_cost is not None
-        after, p = row.errors[tier], row.high_cost.p
-        effect = "indistinguishable" if p >= 0.05 else "lower" if after < before else "higher"
+        after = row.errors[tier]
+        effect = "indistinguishable" if row.high_cost.p >= 0.05 else "lower" if after < before else "higher"
         agrees = "as published" if effect == claim else f"published: {claim}"
-        sentences.append(
-            f"{arm}: {tier}-tier error {before:.3f} -> {after:.3f}, {effect} (p = {format_p(p)}; {agrees})"
-        )
+        p = format_both_p(row.high_cost)
+        sentences.append(f"{arm}: {tier}-tier error {before:.3f} -> {after:.3f}, {effect} (p = {p}; {agrees})")
     return tuple(sentences)

@@ -5,7 +5,7 @@
 
 It has ``POST /v1/chat/completions`` and ``POST /v1/responses`` (whole or streamed) and ``GET /v1/models``. Images are
 used as they are sent, since the client has resized them: an image whose sides are on the family's grid is not touched,
-unless it is above what the checkpoint's own processor allows. Any other goes through that processor, as on every
+unless it is outside of what the checkpoint's own processor allows. Any other goes through that processor, as on every
 server.
 """
 
@@ -34,9 +34,10 @@ from stakes.errors import BadInput, InfeasibleBudget
 from stakes.gateway.local_server.batching import DynamicBatcher, QueueFull
 from stakes.gateway.local_server.replies import ApiError, Completion, completion_reply
 from stakes.gateway.local_server.request import ApiRequest, read_request
-from stakes.gateway.proxy.request import Api
+from stakes.gateway.proxy.scan import Api
 from stakes.models.base import Request as Question
-from stakes.models.identity import native_tokens
+from stakes.models.embedded import unsure
+from stakes.models.identity import model_name, native_tokens
 from stakes.vision.geometry import family
 
 if TYPE_CHECKING:
@@ -92,11 +93,20 @@ def create_model_app(
     )
 
 
+def processor_bounds(model: LocalVLM) -> dict[str, int]:
+    """Areas below and above which the checkpoint's own processor resizes images; empty for families without them."""
+    if family(model.family).factor is None:
+        return {}
+    size = model.processor.images.size
+    return {"min_pixels": int(size["shortest_edge"]), "max_pixels": int(size["longest_edge"])}
+
+
 class ModelWorker:
     """Runs requests on the model and counts tokens as an engine does; used by one thread at a time."""
 
     def __init__(self, model: LocalVLM) -> None:
-        self.model = model
+        self.model, named = model, model_name(model)
+        self.name = "" if named is None else named.name
         self.context = int(model.model.config.get_text_config().max_position_embeddings)
 
     def answer(self, requests: Sequence[ApiRequest]) -> list[Completion]:
@@ -113,18 +123,19 @@ class ModelWorker:
                 ids = self.model.processor.tokenizer(answer.text, add_special_tokens=False)["input_ids"]
                 image, output = answer.realised_tokens, length if answer.truncated else 1 + len(ids)
                 prompt, left_out = text_tokens[i] + image, requests[i].left_out
-                completions[i] = Completion(answer.text, answer.truncated, prompt, image, output, left_out)
+                sure = answer.confidence, unsure(self.name, answer.confidence)
+                completions[i] = Completion(answer.text, answer.truncated, prompt, image, output, left_out, *sure)
         return [completions[i] for i in range(len(requests))]
 
     def _with_budget(self, question: Question) -> Question:
         """A size on the family's grid becomes its own budget, so that fitting does not change the image."""
         width, height = question.image.size
-        kind, bounds = family(self.model.family), self.model.processor.images.size
-        if kind.factor is None or kind.min_pixels is None or width % kind.factor or height % kind.factor:
+        factor, bounds = family(self.model.family).factor, processor_bounds(self.model)
+        if factor is None or width % factor or height % factor:
             return question
-        if not kind.min_pixels <= width * height <= int(bounds["longest_edge"]):
+        if not bounds["min_pixels"] <= width * height <= bounds["max_pixels"]:
             return question
-        return replace(question, budget=width * height // kind.factor**2)
+        return replace(question, budget=width * height // factor**2)
 
     def _answer_length(self, request: ApiRequest, text_tokens: int) -> int:
         length = self.model.max_new_tokens if request.max_tokens is None else request.max_tokens

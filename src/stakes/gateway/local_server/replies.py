@@ -4,7 +4,9 @@
     ApiError("there is no model 'x' here", 404, "model_not_found").reply()
 
 ``usage`` is vLLM's with --enable-prompt-tokens-details: the whole prompt, and how much of it was the image. If images
-of earlier turns were not given to the model, ``images_left_out`` counts them; engines read them all.
+of earlier turns were not given to the model, ``images_left_out`` counts them; engines read them all. Beside OpenAI's
+fields a reply has ``stakes: {"confidence": 0.31, "warning": "…"}`` where the model gives a confidence; the warning is
+there where the embedded reader is not sure.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from stakes.errors import StakesError
-from stakes.gateway.proxy.request import Api
+from stakes.gateway.proxy.scan import Api
 
 ERROR_TYPES = {404: "not_found_error", 429: "rate_limit_error"}  # other 4xx: invalid_request_error
 
@@ -42,7 +44,8 @@ class ApiError(StakesError):
 class Completion:
     """An answer and its usage. ``prompt_tokens`` include ``image_tokens``; ``output_tokens`` include the end token.
 
-    ``left_out``: images of earlier turns that the model did not read.
+    ``left_out``: images of earlier turns that the model did not read. ``confidence``, ``warning``: as ``Answer`` and
+    ``models.embedded`` have them.
     """
 
     text: str
@@ -51,6 +54,8 @@ class Completion:
     image_tokens: int
     output_tokens: int
     left_out: int = 0
+    confidence: float | None = None
+    warning: str | None = None
 
     @property
     def total_tokens(self) -> int:
@@ -61,6 +66,12 @@ class Completion:
         """What the prompt's tokens are, as vLLM states it."""
         left_out = {"images_left_out": self.left_out} if self.left_out else {}
         return {"cached_tokens": 0, "multimodal_tokens": {"image": self.image_tokens}, **left_out}
+
+    def extension(self) -> dict[str, Any]:
+        """The field of our own, which clients of OpenAI's API ignore."""
+        if self.confidence is None:
+            return {}
+        return {"stakes": {"confidence": self.confidence, **({"warning": self.warning} if self.warning else {})}}
 
 
 def completion_reply(api: Api, model: str, answer: Completion, *, stream: bool, with_usage: bool) -> Response:
@@ -76,7 +87,8 @@ def chat_completion(model: str, answer: Completion) -> dict[str, Any]:
     """The body of a whole chat completion."""
     message = {"role": "assistant", "content": answer.text}
     choice = {"index": 0, "message": message, "finish_reason": _finish_reason(answer), "logprobs": None}
-    return {**_chat_head(model, "chat.completion"), "choices": [choice], "usage": _chat_usage(answer)}
+    head = _chat_head(model, "chat.completion")
+    return {**head, "choices": [choice], "usage": _chat_usage(answer), **answer.extension()}
 
 
 def chat_events(model: str, answer: Completion, *, with_usage: bool) -> Iterator[str]:
@@ -86,7 +98,8 @@ def chat_events(model: str, answer: Completion, *, with_usage: bool) -> Iterator
     deltas: list[dict[str, str]] = [{"role": "assistant"}, {"content": answer.text}, {}]
     for delta in deltas:
         choice = {"index": 0, "delta": delta, "finish_reason": None if delta else _finish_reason(answer)}
-        yield f"data: {json.dumps({**head, 'choices': [choice], **usage})}\n\n"
+        extension = {} if delta else answer.extension()
+        yield f"data: {json.dumps({**head, 'choices': [choice], **usage, **extension})}\n\n"
     if with_usage:
         yield f"data: {json.dumps({**head, 'choices': [], 'usage': _chat_usage(answer)})}\n\n"
     yield "data: [DONE]\n\n"
@@ -126,6 +139,7 @@ def response(model: str, answer: Completion) -> dict[str, Any]:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": answer.total_tokens,
         },
+        **answer.extension(),
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from stakes.errors import UnreadableImage
 from stakes.gateway.local_server.replies import ApiError
-from stakes.gateway.proxy.request import Api
+from stakes.gateway.proxy.scan import Api
 from stakes.models.base import SUFFIX, Request
 from stakes.vision.image.decode import open_image
 

@@ -115,7 +115,10 @@ def state(metrics: Metrics, rules: Rules, recent: RecentDecisions) -> dict[str, 
         outcomes[labels["outcome"]] += value
     names = [*policy.tiers, *(name for name in images if name not in policy.tiers)]  # a reload may have dropped one
     return {
-        "policy": policy.model_dump(include={"fingerprint", "family", "mean_budget", "floor", "basis"}),
+        "policy": {
+            **policy.model_dump(include={"fingerprint", "family", "mean_budget", "floor", "basis"}),
+            "origin": policy.origin,
+        },
         "warnings": policy_warnings(policy),
         "tiers": [
             {

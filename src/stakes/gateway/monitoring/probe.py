@@ -1,7 +1,8 @@
 """Checks whether an upstream's token counts follow the budget, by sending one page at two budgets.
 
 Two, because most servers state only the whole prompt: text and markers are the same in both, so the difference of the
-two counts is the difference of the images. This detects a server that resizes images itself, and a policy of another
+two counts is the difference of the images. A third, small image shows whether the upstream enlarges small images as the
+family does. This detects a server that resizes images itself, and a policy of another
 model family, before the bill does.
 
     yes: "tokens follow the budget: 90 and 280 expected, 90 and 280 counted"
@@ -11,7 +12,7 @@ model family, before the bill does.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import aiohttp
@@ -24,11 +25,12 @@ from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.images import Workers, data_url, measure, write_png
-from stakes.gateway.proxy.request import read_call
+from stakes.gateway.proxy.request import dump, read_call
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Authenticator, Upstream
 from stakes.gateway.proxy.usage import image_tokens, parsed
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.vision.geometry import family as named_family
 
 State = Literal["good", "absent", "unknown", "bad"]
 _SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least and the most feasible are sent
@@ -60,13 +62,16 @@ async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, fami
             model = models[0]
         requests = await asyncio.to_thread(_requests, settings, preparer, family, model)
         counts = [await _counts(upstream, body) for body, _ in requests]
+        small, expected = _small_request(settings, family, model)
+        note = "" if small is None else small_note(expected, (await _counts(upstream, small))[0])
     except NETWORK_ERRORS:
         return ProbeResult(None, "the upstream does not answer, so it is not known whether tokens follow", again=True)
     except _ProbeFailed as error:
         return ProbeResult(None, f"not known whether tokens follow the budget: {error}")
     except (Refused, InfeasibleBudget) as error:
         return ProbeResult(None, f"the probe's image could not be fitted: {error}")
-    return compare([tokens for _, tokens in requests], counts)
+    result = compare([tokens for _, tokens in requests], counts)
+    return replace(result, sentence=result.sentence + note) if result.follows else result
 
 
 def compare(expected: list[int], counts: list[tuple[int | None, int | None]]) -> ProbeResult:
@@ -111,10 +116,8 @@ def _requests(settings: Settings, preparer: Preparer, family: str, model: str) -
     page = _page()
     made: list[tuple[bytes, int]] = []
     for share in _SHARES:
-        parts = [{"type": "image_url", "image_url": {"url": page}}, {"type": "text", "text": "What is this?"}]
-        messages = [{"role": "user", "content": parts}]
-        call = read_call("chat", {"model": model, "messages": messages, "max_tokens": 1, "temperature": 0})
-        image = measure(page, family, settings.limits)
+        call = read_call("chat", _question(page, model))
+        image = measure(page, family, settings.limits, bounds=settings.bounds)
         try:
             body, fitted = preparer.fit(call, call.images, [image], [max(1, int(image.native * share))], family, False)
         except InfeasibleBudget:
@@ -124,6 +127,30 @@ def _requests(settings: Settings, preparer: Preparer, family: str, model: str) -
     if len({tokens for _, tokens in made}) < 2:
         raise InfeasibleBudget(f"{family} has no two budgets for one page")
     return [made[0], made[-1]]
+
+
+def _small_request(settings: Settings, family: str, model: str) -> tuple[bytes | None, int]:
+    """(body, expected tokens) of a small image, for families whose processors enlarge small ones; else (None, 0)."""
+    if named_family(family).factor is None:
+        return None, 0
+    url = data_url(write_png(Image.new("RGB", (60, 60), "white")), "png")
+    image = measure(url, family, settings.limits, bounds=settings.bounds)
+    return dump(_question(url, model)), image.native
+
+
+def small_note(expected: int, counted: int | None) -> str:
+    """What to do where small images take other tokens than expected; "" where they do not, or nothing is stated."""
+    if counted in (None, expected):
+        return ""
+    return (
+        f"; SMALL IMAGES DO NOT: one of {expected} tokens was counted as {counted}, so the upstream's processor has "
+        "other bounds; give them with --min-pixels and --max-pixels"
+    )
+
+
+def _question(url: str, model: str) -> dict[str, Any]:
+    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "What is this?"}]
+    return {"model": model, "messages": [{"role": "user", "content": parts}], "max_tokens": 1, "temperature": 0}
 
 
 def _page() -> str:
@@ -224,7 +251,11 @@ async def _check_models(upstream: Upstream) -> tuple[UpstreamCheck, list[str] | 
 
 async def _check_tokens(upstream: Upstream, result: ProbeResult) -> UpstreamCheck:
     if result.follows:
-        return UpstreamCheck("tokens follow", "good", result.sentence)
+        found, _, small = result.sentence.partition("; SMALL")
+        if small:
+            found, advice = f"{found}; small{small.rpartition(';')[0].lower()}", small.rpartition("; ")[2]
+            return UpstreamCheck("tokens follow", "unknown", found, advice)
+        return UpstreamCheck("tokens follow", "good", found)
     if result.follows is None:
         advice = "give a model that takes images with --model; else monitor stakes_usage_checks_total"
         return UpstreamCheck("tokens follow", "unknown", result.sentence, advice)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from stakes.gateway.monitoring.logs import without_quotes
-from stakes.gateway.proxy.fit import ImagePair, RequestPlan
+from stakes.gateway.proxy.decide import ImagePair, RequestPlan
 
 DECISIONS, POINTS = 24, 240
 MOST_BYTES = 128 << 20  # of all kept images; beyond it the oldest are dropped
@@ -44,8 +44,8 @@ class RecentDecisions:
         self._means: deque[tuple[int, float]] = deque(maxlen=POINTS)
         self._count = 0
 
-    def add(self, plan: RequestPlan, *, status: int, result: str, counted: int | None, ms: float) -> None:
-        """Record one request, and after a fitted one the controller's count of images and running mean."""
+    def add(self, plan: RequestPlan, *, status: int | None, result: str, counted: int | None, ms: float) -> None:
+        """Record one request, and after a booked one the controller's count of images and running mean."""
         self._count += 1
         with_text = self.keep_images > 0
         record = {
@@ -56,7 +56,7 @@ class RecentDecisions:
             "question": _encodable(plan.question[:LONGEST_QUESTION]) if with_text else None,
         }  # fmt: skip
         self._decisions.appendleft(RecentDecision(self._count, record, plan.pairs if with_text else []))
-        if plan.outcome in ("fitted", "observed") and status < 400:
+        if plan.booked:
             total = plan.rules.controller.state()
             self._means.append((int(total["images"]), round(total["mean"], 2)))
         self._drop_images()

@@ -29,10 +29,11 @@ from stakes.calibration.certify.drift import Conditions, DriftMonitor, same_answ
 from stakes.errors import BadInput
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.fit import RequestPlan
 from stakes.gateway.proxy.http_limits import unpack
-from stakes.gateway.proxy.request import Api, ReceivedRequest, dump, parse
+from stakes.gateway.proxy.request import ReceivedRequest, dump, parse
+from stakes.gateway.proxy.scan import Api
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
 from stakes.gateway.proxy.usage import MOST_BYTES, UsageReader, image_tokens, parsed
 from stakes.gateway.reload import Rules, Served

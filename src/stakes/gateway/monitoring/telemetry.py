@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from opentelemetry.trace import SpanKind, StatusCode
 
 from stakes.errors import BadInput
-from stakes.gateway.proxy.fit import RequestPlan
+from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.usage import Usage
 
 _NAME = "stakes.gateway"

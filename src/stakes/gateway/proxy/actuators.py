@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from stakes.errors import BadInput, InfeasibleBudget
-from stakes.gateway.proxy.request import Call, ImageRef
+from stakes.gateway.proxy.request import Call
+from stakes.gateway.proxy.scan import ImageRef
 from stakes.gateway.settings import ActuatorName
 from stakes.vision.geometry import Family, family
 from stakes.vision.geometry.families import Factor, Fixed, Formula
@@ -126,8 +127,7 @@ def apply(
     if actuator in ("vllm", "lmdeploy"):
         setting, tokens = choose_setting(engine_settings(name, sum(budgets)), sizes, sum(budgets))
         nested = {"image": setting.value} if actuator == "lmdeploy" else setting.value
-        given = call.record.get("mm_processor_kwargs")
-        call.record["mm_processor_kwargs"] = {**(given if isinstance(given, dict) else {}), **nested}
+        call.record["mm_processor_kwargs"] = nested
         return tokens
     settings = image_settings(actuator, family(name))
     spent: list[int] = []

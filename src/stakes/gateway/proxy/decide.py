@@ -1,4 +1,6 @@
-"""Decides the tier of a request: what the client names comes first, then the policy's signal reads the question.
+"""Decides the tier of a request, and holds all that was decided about it: the plan.
+
+What the client names comes first, then the policy's signal reads the question.
 
 * ``x-stakes-tier``, then ``metadata.stakes_tier``: a tier, or several separated by commas, of which the most expensive
   counts. ``grounding`` keeps every image at its native size, because coordinates in the answer would shift.
@@ -13,11 +15,15 @@
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from stakes.budgets.controller import Grant
 from stakes.budgets.policy import Policy
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.request import Call, ClientHints
+from stakes.gateway.proxy.request import Call, ClientHints, encode_header
+from stakes.gateway.proxy.scan import Api
+from stakes.gateway.reload import Rules
 
 GROUNDING = "grounding"
 
@@ -30,6 +36,89 @@ class TierChoice:
     why: str
     budget: int | None = None
     decided: bool = True
+
+
+@dataclass(frozen=True)
+class ImagePair:
+    """An image before and after, for the dashboard; ``seen_url`` is None where the model saw the original."""
+
+    format: str
+    original: bytes
+    seen_url: str | None
+
+
+@dataclass
+class RequestPlan:
+    """What was decided about one image request.
+
+    ``decided``: False where the signal recognised nothing. ``outcome``: text, fitted, observed, bypassed, grounding or
+    uncompressed. ``natives``, ``budgets``, ``predicted`` and ``scales``: one entry for each measured image.
+    Without ``budgets`` the images are outside of the total. ``unmeasured``: images that were not seen (remote, unread).
+    ``left_out``: how many images, the first ones, the server states that it did not read. ``body``: what is sent in
+    place of the client's, None where that is sent unchanged. ``booked``: tokens entered into the total, None until the
+    request is settled. ``example``: the masked text of an undecided request, if such texts are kept.
+    """
+
+    api: Api
+    rules: Rules
+    tier: str = ""
+    why: str = ""
+    decided: bool = True
+    outcome: str = "text"
+    body: bytes | None = None
+    natives: Sequence[int] = ()
+    budgets: Sequence[int] = ()
+    predicted: Sequence[int] = ()
+    scales: Sequence[tuple[float, float]] = ()
+    unmeasured: int = 0
+    left_out: int = 0
+    fetched: bool = False  # whether an image was fetched from another host
+    grant: Grant | None = None
+    booked: int | None = None
+    fit_s: float = 0.0
+    model: str = ""
+    question: str = field(default="", repr=False)
+    example: str = field(default="", repr=False)
+    pairs: list[ImagePair] = field(default_factory=list, repr=False)  # empty unless the dashboard keeps images
+
+    @property
+    def images(self) -> int:
+        """How many images the request has, measured or not."""
+        return len(self.natives) + self.unmeasured
+
+    @property
+    def expected(self) -> int | None:
+        """Tokens that the server should count for all images, None where some were not measured."""
+        if self.unmeasured or not self.natives:
+            return None
+        return sum((self.predicted if self.outcome == "fitted" else self.natives)[self.left_out :])
+
+    def decision(self) -> dict[str, Any]:
+        """The decision as JSON, for the log, the dashboard and traces."""
+        numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
+        return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
+
+    def settle(self, read: bool) -> None:
+        """Book the tokens if the model may have read the images, or else return the grant; once."""
+        grant, self.grant, controller = self.grant, None, self.rules.controller
+        if grant is not None:
+            self.booked = sum(self.predicted) if read else 0
+            controller.settle(grant, self.booked) if read else controller.cancel(grant)
+
+    def headers(self, mode: str) -> list[tuple[bytes, bytes]]:
+        """The ``x-stakes-`` headers of the response; the numbers of several images are separated by commas."""
+        values = {
+            "tier": self.tier,
+            "why": self.why,
+            "budget": ",".join(map(str, self.budgets)),
+            "native-tokens": ",".join(map(str, self.natives)),
+            "predicted-tokens": ",".join(map(str, self.predicted)),
+            "scale": ",".join(f"{x:.4f}x{y:.4f}" for x, y in self.scales),
+            "policy": self.rules.policy.fingerprint,
+            "mode": mode,
+            "outcome": self.outcome,
+        }
+        return [(f"x-stakes-{name}".encode(), encode_header(text)) for name, text in values.items() if text]
 
 
 def choose_tier(policy: Policy, call: Call, hints: ClientHints, digest: str = "") -> TierChoice:

@@ -9,17 +9,15 @@ loop, because it must see one request after the other.
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Event
-from typing import Any
 
-from stakes.budgets.controller import Grant
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.proxy import actuators
-from stakes.gateway.proxy.decide import GROUNDING, TierChoice, choose_tier, images_digest
+from stakes.gateway.proxy.decide import GROUNDING, ImagePair, RequestPlan, TierChoice, choose_tier, images_digest
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import (
     FittedImage,
@@ -33,102 +31,22 @@ from stakes.gateway.proxy.images import (
     predict_fit,
 )
 from stakes.gateway.proxy.remote import Fetcher, read_url
-from stakes.gateway.proxy.request import (
-    Api,
-    Call,
-    ClientHints,
-    ImageRef,
-    dump,
-    dump_images,
-    encode_header,
-    parse,
-    read_call,
-)
-from stakes.gateway.reload import Rules, Served
+from stakes.gateway.proxy.request import Call, ClientHints, count_unread, dump, dump_images, parse, read_call
+from stakes.gateway.proxy.scan import Action, Api, ImageRef, other_may_hold_image
+from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import family as named_family
 
-UNCAPPED = ("bypassed", "grounding", "uncompressed")  # outcomes that do not count toward the mean budget
+_BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"
+_PATH = (
+    "the body may hold an image, and the gateway does not read this path; send it to /v1/chat/completions or "
+    "/v1/responses"
+)
 
 
-@dataclass(frozen=True)
-class ImagePair:
-    """An image before and after, for the dashboard; ``seen_url`` is None where the model saw the original."""
-
-    format: str
-    original: bytes
-    seen_url: str | None
-
-
-@dataclass
-class RequestPlan:
-    """What was decided about one image request.
-
-    ``decided``: False where the signal recognised nothing. ``outcome``: text, fitted, observed, bypassed, grounding or
-    uncompressed. ``natives``, ``budgets``, ``predicted`` and ``scales``: one entry for each measured image.
-    ``unmeasured``: images that were not seen (remote, uploaded files). ``left_out``: how many images, the first ones,
-    the server states that it did not read. ``body``: what is sent instead of the client's body, None where that is sent
-    unchanged. ``example``: the masked text of an undecided request, if such texts are kept.
-    """
-
-    api: Api
-    rules: Rules
-    tier: str = ""
-    why: str = ""
-    decided: bool = True
-    outcome: str = "text"
-    body: bytes | None = None
-    natives: Sequence[int] = ()
-    budgets: Sequence[int] = ()
-    predicted: Sequence[int] = ()
-    scales: Sequence[tuple[float, float]] = ()
-    unmeasured: int = 0
-    left_out: int = 0
-    fetched: bool = False  # whether an image was fetched from another host
-    grant: Grant | None = None
-    fit_s: float = 0.0
-    model: str = ""
-    question: str = field(default="", repr=False)
-    example: str = field(default="", repr=False)
-    pairs: list[ImagePair] = field(default_factory=list, repr=False)  # empty unless the dashboard keeps images
-
-    @property
-    def images(self) -> int:
-        """How many images the request has, measured or not."""
-        return len(self.natives) + self.unmeasured
-
-    @property
-    def expected(self) -> int | None:
-        """Tokens that the server should count for all images, None where some were not measured."""
-        if self.unmeasured or not self.natives:
-            return None
-        return sum((self.predicted if self.outcome == "fitted" else self.natives)[self.left_out :])
-
-    def decision(self) -> dict[str, Any]:
-        """The decision as JSON, for the log, the dashboard and traces."""
-        numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
-        return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
-
-    def settle(self, accepted: bool) -> None:
-        """Record the tokens as spent if the model read the images, or else return the grant; once."""
-        grant, self.grant, controller = self.grant, None, self.rules.controller
-        if grant is not None:
-            controller.settle(grant, sum(self.predicted)) if accepted else controller.cancel(grant)
-
-    def headers(self, mode: str) -> list[tuple[bytes, bytes]]:
-        """The ``x-stakes-`` headers of the response; the numbers of several images are separated by commas."""
-        values = {
-            "tier": self.tier,
-            "why": self.why,
-            "budget": ",".join(map(str, self.budgets)),
-            "native-tokens": ",".join(map(str, self.natives)),
-            "predicted-tokens": ",".join(map(str, self.predicted)),
-            "scale": ",".join(f"{x:.4f}x{y:.4f}" for x, y in self.scales),
-            "policy": self.rules.policy.fingerprint,
-            "mode": mode,
-            "outcome": self.outcome,
-        }
-        return [(f"x-stakes-{name}".encode(), encode_header(text)) for name, text in values.items() if text]
+def unread(what: str) -> Refused:
+    """What may be an image and is not read."""
+    return Refused(422, "unread_image", f"{what} (the operator can allow this with --unread pass)")
 
 
 class Preparer:
@@ -149,17 +67,43 @@ class Preparer:
         try:
             await self._prepare(plan, body, hints)
         except BaseException as error:
-            plan.settle(accepted=False)
+            plan.settle(read=False)
             if not isinstance(error, Exception):  # the client disconnected
                 raise
             refusal = self._refusal(error)
-            if not (self._observing or (refusal.passable and self._settings.fail == "open")):
-                raise refusal from None
-            (self._metrics.would_reject if self._observing else self._metrics.rejects).labels(refusal.code).inc()
+            self.pass_or_raise(refusal)
             plan.outcome, plan.why, plan.body = "uncompressed", refusal.code.replace("_", " "), None
             plan.budgets, plan.predicted, plan.scales = (), (), ()
         plan.fit_s = time.perf_counter() - began
         return plan
+
+    async def prepare_other(self, action: Action, body: bytes, hints: ClientHints) -> RequestPlan | None:
+        """The plan of a request on a path that is not read; None where nothing in it may be an image."""
+        if action != "refuse" and not other_may_hold_image(body):
+            return None
+        count = 1 if action == "refuse" else await self._workers.run(count_unread, body)
+        if not count:
+            return None
+        plan = RequestPlan("other", self._served.rules, outcome="uncompressed", unmeasured=count)
+        plan.why = "this path is not read"
+        if hints.bypass:
+            self._check_bypass()
+            plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
+        else:
+            self.pass_or_raise(unread(_BATCH if action == "refuse" else _PATH))
+        return plan
+
+    def pass_or_raise(self, refusal: Refused) -> None:
+        """Count a refusal that is not enforced, because the gateway observes or fails open; raise any other."""
+        if refusal.code == "unread_image" and self._settings.unread == "pass":
+            return
+        if not (self._observing or (refusal.passable and self._settings.fail == "open")):
+            raise refusal from None
+        (self._metrics.would_reject if self._observing else self._metrics.rejects).labels(refusal.code).inc()
+
+    def _check_bypass(self) -> None:
+        if not self._settings.allow_bypass:
+            raise Refused(403, "bypass_forbidden", "this gateway does not allow x-stakes-bypass")
 
     def _refusal(self, error: Exception) -> Refused:
         """What the client sees; the log names an unexpected error, the client does not see that one."""
@@ -171,32 +115,29 @@ class Preparer:
         return Refused(500, "internal_error", "the gateway failed to prepare this request", passable=True)
 
     async def _bypass(self, plan: RequestPlan, body: bytes) -> RequestPlan:
-        if not self._settings.allow_bypass:
-            raise Refused(403, "bypass_forbidden", "this gateway does not allow x-stakes-bypass")
+        self._check_bypass()
         plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
         try:
             call = await self._workers.run(lambda: read_call(plan.api, parse(body)))
-            if not call.images and not call.hidden:
+            if not call.count:
                 plan.outcome = "text"
                 return plan
             _, images = await self._workers.run(self._measure, call, plan.rules.policy.family)
             plan.natives = [image.native for image in images]
-            plan.unmeasured = len(call.images) + call.hidden - len(images)
+            plan.unmeasured = call.count - len(images)
         except Refused:  # it is forwarded whatever it holds; what cannot be measured is counted as unmeasured
             plan.unmeasured = max(plan.unmeasured, 1)
         return plan
 
     async def _prepare(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> None:
         call, choice = await self._workers.run(self._read, plan, body, hints)
-        plan.unmeasured = len(call.images) + call.hidden
+        plan.unmeasured = call.count
         if not plan.unmeasured:
             return
         policy = plan.rules.policy
         plan.tier, plan.why, plan.decided = choice.tier, choice.why, choice.decided
         plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
-        most = self._settings.limits.images
-        if plan.unmeasured > most:
-            raise Refused(422, "too_many_images", f"a request may hold {most} images at most")
+        self._check_readable(call)
         plan.fetched = await self._fetch(call, policy.family)
         refs, images = await self._workers.run(self._measure, call, policy.family)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
@@ -204,29 +145,70 @@ class Preparer:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
         if choice.tier == GROUNDING or not refs:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
+            if choice.tier == GROUNDING:
+                self._grant_native(plan)
             plan.body = await self._workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
         else:
-            self._check_pixels(images)
-            plan.grant = plan.rules.controller.grant(choice.tier, plan.natives, choice.budget)
-            plan.budgets = plan.grant.budgets
-            if plan.grant.reason:
-                plan.why = f"{plan.why}; {plan.grant.reason}"
-            abandoned = Event()
-            try:
-                plan.body, fitted = await self._workers.run(
-                    self.fit, call, refs, images, plan.budgets, policy.family, self._observing, abandoned
-                )
-            finally:
-                abandoned.set()  # after a time limit or a disconnect, the thread ends with its current image
-            plan.outcome = "observed" if self._observing else "fitted"
+            fitted = await self._fit_to_grant(plan, call, refs, images, choice)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
+
+    async def _fit_to_grant(
+        self,
+        plan: RequestPlan,
+        call: Call,
+        refs: Sequence[ImageRef],
+        images: Sequence[MeasuredImage],
+        choice: TierChoice,
+    ) -> list[FittedImage]:
+        """Get a grant for the images and fit them to it."""
+        self._check_pixels(images)
+        plan.grant = plan.rules.controller.grant(choice.tier, plan.natives, choice.budget)
+        plan.budgets = plan.grant.budgets
+        if plan.grant.reason:
+            plan.why = f"{plan.why}; {plan.grant.reason}"
+        abandoned, family = Event(), plan.rules.policy.family
+        try:
+            plan.body, fitted = await self._workers.run(
+                self.fit, call, refs, images, plan.budgets, family, self._observing, abandoned
+            )
+        finally:
+            abandoned.set()  # after a time limit or a disconnect, the thread ends with its current image
+        plan.outcome = "observed" if self._observing else "fitted"
+        return fitted
+
+    def _grant_native(self, plan: RequestPlan) -> None:
+        """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
+        if self._settings.grounding == "refuse":
+            message = "this gateway does not keep native sizes; leave x-stakes-tier: grounding out"
+            raise Refused(403, "grounding_forbidden", message)
+        if self._settings.grounding == "pass" or not plan.natives:
+            return
+        tiers = plan.rules.policy.tiers
+        most_expensive = max(tiers, key=lambda name: tiers[name].cost)
+        plan.grant = plan.rules.controller.grant(most_expensive, plan.natives, max(plan.natives))
+        plan.budgets = plan.grant.budgets
+        if sum(plan.budgets) < sum(plan.natives):
+            message = f"native sizes take {sum(plan.natives)} tokens, and {sum(plan.budgets)} are left for them now"
+            raise Refused(429, "grounding_over_budget", f"{message}; send smaller images, or another tier")
+
+    def _check_readable(self, call: Call) -> None:
+        """Refuse too many images, those that are not read, and parameters that would change their tokens."""
+        most = self._settings.limits.images
+        if call.count > most:
+            raise Refused(422, "too_many_images", f"a request may hold {most} images at most")
+        if call.parameters:
+            what = f"{call.parameters[0]} sets how many tokens an image takes, which the gateway does"
+            raise unread(f"{what}; leave it out")
+        if call.unread and self._settings.unread == "refuse":
+            what = f"{call.unread[0]!r:.60} may be an image that the gateway cannot read"
+            raise unread(f"{what}; send it as an image_url with a data URL")
 
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
         call, policy = read_call(plan.api, parse(body)), plan.rules.policy
-        if not call.images and not call.hidden:
+        if not call.count:
             return call, TierChoice("", "")
         digest = "" if policy.per_request is None else images_digest(ref.url for ref in call.images)
         choice = choose_tier(policy, call, hints, digest)
@@ -252,10 +234,11 @@ class Preparer:
         return fetched
 
     def _measure(self, call: Call, family: str) -> tuple[list[ImageRef], list[MeasuredImage]]:
-        """The images that are fitted. With pixels, one of ``detail: low`` is not: it takes the least tokens already."""
+        """The images that are fitted; with pixels, ``detail: low`` counts where the family defines it."""
         by_pixels = self._settings.actuator == "pixels"
-        refs = [ref for ref in call.images if is_data_url(ref.url) and not (by_pixels and ref.detail == "low")]
-        return refs, [measure(ref.url, family, self._settings.limits) for ref in refs]
+        refs = [ref for ref in call.images if is_data_url(ref.url)]
+        limits, bounds = self._settings.limits, self._settings.bounds
+        return refs, [measure(ref.url, family, limits, by_pixels and ref.detail, bounds) for ref in refs]
 
     def _check_pixels(self, images: Sequence[MeasuredImage]) -> None:
         """Refuse a request whose images would take too long to decode; other actuators and observing decode none."""
@@ -277,6 +260,9 @@ class Preparer:
     ) -> tuple[bytes | None, list[FittedImage]]:
         """The new body (None while observing) and what became of each image; it ends early where nobody waits."""
         actuator = self._settings.actuator
+        by_detail = actuator == "pixels" and named_family(family).engine_parameter == "detail"
+        for ref in refs:
+            ref.set_detail(by_detail)
         if actuator != "pixels":
             sizes = [(image.width, image.height) for image in images]
             tokens = actuators.apply(actuator, family, call, refs, sizes, budgets)
@@ -284,7 +270,6 @@ class Preparer:
         if observing:
             return None, [predict_fit(image, budget, family) for image, budget in zip(images, budgets, strict=True)]
         fitted: list[FittedImage] = []
-        by_detail = named_family(family).engine_parameter == "detail"
         for ref, image, budget in zip(refs, images, budgets, strict=True):
             if abandoned is not None and abandoned.is_set():
                 raise Refused(503, "fit_timeout", "nobody waits for these images any more")
@@ -295,6 +280,4 @@ class Preparer:
                     across, down = fitted[-1].scale
                     size = f"{round(image.width * across)}x{round(image.height * down)}"
                     ref.part["uuid"] = f"{ref.part['uuid']}-{size}"
-            if by_detail and ref.detail in (None, "auto"):
-                ref.detail = "high"  # what the formula counts; "auto" may choose either
         return dump_images(call.record, refs), fitted

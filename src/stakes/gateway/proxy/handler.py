@@ -1,7 +1,7 @@
 """Handles one request from its first byte to its last: authenticate, read, plan, forward, settle, count.
 
-A request that cannot hold an image is forwarded byte for byte without being parsed. So is everything that is not posted
-to the upstream's …/chat/completions or …/responses.
+A request that cannot hold an image is forwarded byte for byte without being parsed. What is done with other paths than
+…/chat/completions and …/responses is a table in ``scan``.
 """
 
 import asyncio
@@ -19,12 +19,14 @@ from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.shadow import Shadow
 from stakes.gateway.monitoring.undecided import UndecidedTexts
+from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.fit import Preparer, RequestPlan
+from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.http_limits import ClientGone, DisconnectWatcher, ResponseSender, read_body, unpack
-from stakes.gateway.proxy.request import Api, ClientHints, ReceivedRequest, api_of, headers_of, may_hold_image
-from stakes.gateway.proxy.upstream import Authenticator, Dropped, Upstream, is_stream
-from stakes.gateway.proxy.usage import Usage, UsageReader, compare_usage, settle_request
+from stakes.gateway.proxy.request import ClientHints, ReceivedRequest, check_names, headers_of
+from stakes.gateway.proxy.scan import READ, Action, Api, may_hold_image, route_of, stream_api
+from stakes.gateway.proxy.upstream import Authenticator, Dropped, SentBody, Upstream, is_stream
+from stakes.gateway.proxy.usage import Usage, UsageReader, compare_usage, settle_images, settle_request
 from stakes.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class ProxyHandler:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request: it is answered once, or its connection is closed."""
         began, metrics, telemetry = time.perf_counter(), self.monitors.metrics, self.monitors.telemetry
-        trace = telemetry.begin(scope["headers"]) if telemetry and self._api(scope) else None
+        trace = telemetry.begin(scope["headers"]) if telemetry and self._action(scope) in READ else None
         active = ActiveRequest(scope, ResponseSender(send), began, trace)
         client = DisconnectWatcher(receive, active.send)
         plan: RequestPlan | None = None
@@ -81,9 +83,12 @@ class ProxyHandler:
         except Refused as refusal:
             problem = refusal.code
             await self._refuse(active, refusal)
-        except (ClientGone, Dropped):  # the server closes the connection of an incomplete response
+        except (ClientGone, Dropped) as error:  # the server closes the connection of an incomplete response
             problem = "broken_off"
             metrics.requests.labels("", "broken_off").inc()
+            if isinstance(error, Dropped):
+                event = "the upstream broke off its response"
+                self.monitors.log.write(event, logging.WARNING, path=scope.get("path"), reason=str(error))
         except asyncio.CancelledError:
             if not client.fired:
                 problem = "cancelled"
@@ -117,37 +122,44 @@ class ProxyHandler:
         encoding = headers.get(b"content-encoding", b"").strip().lower()
         client_address = str((scope.get("client") or ("",))[0])
         received = ReceivedRequest(url, scope["headers"], body, encoding, client_address)
-        api = self._api(scope)
-        plan = None if api is None else await self._plan(api, received, headers)
+        action = self._action(scope)
+        plan = await self._plan(action, received, headers)
         if plan is not None and plan.body is not None:
             body = plan.body
         forwarded = self.upstream.headers(received.headers, changed=body is not received.body)
         if active.trace is not None:
             active.trace.inject(forwarded)
+        sent = SentBody(body)
         try:
-            response = await self.upstream.ask(scope["method"], url, forwarded, body)
-        except BaseException:
+            response = await self.upstream.ask(scope["method"], url, forwarded, sent)
+        except BaseException as error:
             if plan is not None:
-                plan.settle(accepted=False)
+                self._unanswered(active, plan, sent, error)
             raise
         try:
             if plan is None:
-                await self._relay_text(active, response, api or "chat")
+                await self._relay_text(active, response, stream_api(action, url.path))
             else:
                 await self._relay_images(active, response, plan, received)
         finally:
             response.release() if active.send.over else response.close()
         return plan
 
-    def _api(self, scope: Scope) -> Api | None:
-        """The API by the path at the upstream; None also for a path that is refused."""
+    def _action(self, scope: Scope) -> Action:
+        """What is done with the body, by the path at the upstream; a path that is refused has none."""
         try:
-            return api_of(scope["method"], self.upstream.path(scope["raw_path"]))
+            return route_of(scope["method"], self.upstream.path(scope["raw_path"]))
         except Refused:
-            return None
+            return "pass"
 
-    async def _plan(self, api: Api, received: ReceivedRequest, headers: Mapping[bytes, bytes]) -> RequestPlan | None:
+    async def _plan(
+        self, action: Action, received: ReceivedRequest, headers: Mapping[bytes, bytes]
+    ) -> RequestPlan | None:
         """The plan; None where the request holds no image."""
+        if action == "pass" or not received.body:
+            return None
+        if (unknown := check_names(headers)) is not None:
+            self.preparer.pass_or_raise(unknown)
         hints = ClientHints.from_headers(headers)
         if hints.bypass:
             self.monitors.metrics.bypasses.inc()
@@ -157,9 +169,11 @@ class ProxyHandler:
             if not (self.settings.mode == "observe" or hints.bypass):
                 raise
             return None
+        if action not in READ:
+            return await self.preparer.prepare_other(action, text, hints)
         if not may_hold_image(text):
             return None
-        plan = await self.preparer.prepare(api, text, hints)
+        plan = await self.preparer.prepare(action, text, hints)
         if plan.outcome == "text":
             return None
         self.monitors.metrics.fit_seconds.observe(plan.fit_s)
@@ -178,9 +192,8 @@ class ProxyHandler:
     ) -> None:
         self.monitors.metrics.first_byte.labels("yes").observe(active.seconds())
         headers = plan.headers(self.settings.mode)
-        accepted = response.status < 400
-        settle_request(self.monitors.metrics, plan, accepted)
-        read = accepted and (plan.expected is not None or active.trace is not None)
+        settle_request(self.monitors.metrics, plan, response.status)
+        read = response.status < 400 and (plan.expected is not None or active.trace is not None)
         reader = UsageReader(is_stream(response)) if read else None
         result = "answered"
         try:
@@ -200,7 +213,15 @@ class ProxyHandler:
                 active.trace.answered(plan, reader.usage() if reader is not None else Usage(), counted)
             self._log(active, plan, response.status, result, counted)
 
-    def _log(self, active: ActiveRequest, plan: RequestPlan, status: int, result: str, counted: int | None) -> None:
+    def _unanswered(self, active: ActiveRequest, plan: RequestPlan, sent: SentBody, error: BaseException) -> None:
+        """Settle a request without a response: once bytes of it went to the upstream, its images count as read."""
+        settle_images(self.monitors.metrics, plan, read=sent.begun)
+        status = error.status if isinstance(error, Refused) else None
+        self._log(active, plan, status, "failed" if isinstance(error, Refused) else "cancelled", None)
+
+    def _log(
+        self, active: ActiveRequest, plan: RequestPlan, status: int | None, result: str, counted: int | None
+    ) -> None:
         """Add an image request to the dashboard and to the log."""
         ms, log = 1000 * active.seconds(), self.monitors.log
         self.monitors.recent.add(plan, status=status, result=result, counted=counted, ms=ms)
@@ -209,7 +230,8 @@ class ProxyHandler:
         log.write(
             "request", path=active.scope["path"], status=status, result=result, **plan.decision(),
             why=plan.why if log.questions else without_quotes(plan.why), images=plan.images, counted=counted,
-            fit_ms=round(1000 * plan.fit_s, 1), ms=round(ms, 1), question=plan.question if log.questions else None,
+            booked=plan.booked, fit_ms=round(1000 * plan.fit_s, 1), ms=round(ms, 1),
+            question=plan.question if log.questions else None,
         )  # fmt: skip
 
     async def _refuse(self, active: ActiveRequest, refusal: Refused) -> None:

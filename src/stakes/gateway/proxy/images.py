@@ -13,19 +13,21 @@ import io
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 from PIL import Image
 
-from stakes.errors import BadInput, UnreadableImage
+from stakes.errors import BadInput, InfeasibleBudget, UnreadableImage
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Encoding, Limits
 from stakes.vision.geometry import accepted_size, count_tokens
+from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.tiles import DetailTiles
 from stakes.vision.image.decode import Picture, probe
 from stakes.vision.image.resize import fit, fitted_size
 
@@ -41,6 +43,8 @@ except ImportError:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Bounds = Mapping[str, int]
+NO_BOUNDS: Bounds = {}
 JPEG_QUALITY = 95  # a convention, at 4:4:4 so that colored text stays sharp; PNG, the default, is lossless
 _HEAD = re.compile(r"data:([a-z0-9.+/-]{0,64})((?:;[a-z0-9.=+_-]{1,64}){0,4}),", re.IGNORECASE)
 _RGB, _UNFILTERED = 2, 0  # PNG's color type and row filter
@@ -51,6 +55,8 @@ class MeasuredImage:
     """An image whose header was read: its bytes, its upright size and its native tokens.
 
     For an image that the service refuses for its length, ``native`` counts the longest accepted size in its shape.
+    ``bounds``: of the upstream's processor, where they are not the family's. ``low_detail``: the client asked for
+    detail "low", and the family defines what that takes, whatever the size.
     """
 
     data: bytes
@@ -58,6 +64,8 @@ class MeasuredImage:
     width: int
     height: int
     native: int
+    low_detail: bool = False
+    bounds: Bounds = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,8 +87,8 @@ def data_url(data: bytes, kind: str) -> str:
     return f"data:image/{kind};base64,{b64encode(data).decode()}"
 
 
-def measure(url: str, family: str, limits: Limits) -> MeasuredImage:
-    """Decode the base64 of a data URL strictly, and measure the image."""
+def measure(url: str, family: str, limits: Limits, detail: object = None, bounds: Bounds = NO_BOUNDS) -> MeasuredImage:
+    """Decode the base64 of a data URL strictly, and measure the image; ``detail`` is OpenAI's."""
     head = _HEAD.match(url[:512])
     if head is None or ";base64" not in head[2].lower():
         raise Refused(422, "bad_data_url", "an image's data URL is not of the form data:image/png;base64,…")
@@ -92,10 +100,13 @@ def measure(url: str, family: str, limits: Limits) -> MeasuredImage:
         data = b64decode(url[head.end() :], validate=True)
     except ValueError:  # any other character, or wrong padding
         raise Refused(422, "bad_base64", "an image's base64 is damaged") from None
-    return measure_bytes(data, family, limits)
+    image, formula = measure_bytes(data, family, limits, bounds), named_family(family).formula
+    if detail == "low" and isinstance(formula, DetailTiles):
+        return replace(image, native=formula.base, low_detail=True)
+    return image
 
 
-def measure_bytes(data: bytes, family: str, limits: Limits) -> MeasuredImage:
+def measure_bytes(data: bytes, family: str, limits: Limits, bounds: Bounds = NO_BOUNDS) -> MeasuredImage:
     """Read the header; the pixel limit is checked on it, before anything is decoded."""
     if len(data) > limits.image_bytes:
         raise _too_large(limits)
@@ -106,38 +117,52 @@ def measure_bytes(data: bytes, family: str, limits: Limits) -> MeasuredImage:
     if min(width, height) < limits.side:
         raise Refused(422, "image_too_small", f"an image has a side of fewer than {limits.side} pixels")
     try:
-        native = count_tokens(family, *accepted_size(family, width, height))
+        native = count_tokens(family, *accepted_size(family, width, height), **bounds)
     except BadInput as error:  # so thin that the family's own processor refuses it
         raise Refused(422, "image_too_thin", str(error)) from None
-    return MeasuredImage(data, kind.lower(), width, height, native)
+    return MeasuredImage(data, kind.lower(), width, height, native, bounds=bounds)
 
 
 def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding) -> FittedImage:
     """The image resized to its budget; ``InfeasibleBudget`` where no size of its shape is within it."""
     size = (image.width, image.height)
+    if image.low_detail and image.native > budget:
+        raise InfeasibleBudget(f"an image of detail low takes {image.native} tokens in {family}, above {budget}")
     try:
         if image.native <= budget and accepted_size(family, *size) == size:
             picture = Picture(image.data, max_pixels=image.width * image.height)
             if not picture.sideways:  # rotated by EXIF, which some servers ignore: then it is written upright
                 picture.pixels()  # detects damage
                 return FittedImage(None, image.native)
-        fitted = fit(image.data, budget, family, decode_limit=image.width * image.height)
+        target = count_tokens(family, image.width, image.height) if image.low_detail else budget
+        fitted = fit(image.data, target, family, decode_limit=image.width * image.height)
     except UnreadableImage:
         raise _unreadable() from None
+    tokens = image.native if image.low_detail else _as_counted(image, *fitted.image.size, budget, family)
     if encoding == "jpeg":
         out = io.BytesIO()
         fitted.image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
         data = out.getvalue()
     else:
         data = write_png(fitted.image)
-    return FittedImage(data_url(data, encoding), fitted.tokens, fitted.scale)
+    return FittedImage(data_url(data, encoding), tokens, fitted.scale)
 
 
 def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:
     """The tokens that ``fit_image`` would take, without decoding a pixel; the image is sent unchanged."""
     if image.native <= budget:
         return FittedImage(None, image.native)
-    return FittedImage(None, fitted_size(image.width, image.height, budget, family).tokens)
+    size = fitted_size(image.width, image.height, budget, family)
+    return FittedImage(None, _as_counted(image, size.width, size.height, budget, family))
+
+
+def _as_counted(image: MeasuredImage, width: int, height: int, budget: int, family: str) -> int:
+    """The tokens of a fitted size; an upstream that enlarges it again beyond the budget makes that infeasible."""
+    tokens = count_tokens(family, width, height, **image.bounds)
+    if tokens > budget:
+        size = f"an image of {image.width}x{image.height}"
+        raise InfeasibleBudget(f"{size} takes {tokens} tokens at least, because the upstream enlarges it; give as many")
+    return tokens
 
 
 def _unreadable() -> Refused:

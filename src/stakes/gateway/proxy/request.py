@@ -1,10 +1,9 @@
-"""Reads a request: which API it calls, what its headers ask for, where its images are and what the question is.
+"""Reads a request: what its headers ask for, its JSON, where its images are and what the question is.
 
 Images are looked for everywhere below ``messages`` or ``input``: any object with an ``image_url`` (an address, or an
-object with a ``url``), so also in tool results and in the short forms that vLLM accepts. What the request says is its
-prompt (``signals/prompt.py``).
+object with a ``url``), so also in tool results and in the short forms that vLLM accepts (``scan``). What the request
+says is its prompt (``signals/prompt.py``).
 
-    api_of("POST", "/v1beta/openai/chat/completions")      # 'chat'
     call = read_call("chat", parse(body))
     call.images[0].url, call.prompt.question               # 'data:image/png;base64,…', 'What is the total?'
 
@@ -17,32 +16,29 @@ as it is, except for a "%" before two hexadecimal digits: it becomes %25, so tha
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import accumulate
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from yarl import URL
 
 from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.scan import Api, ImageRef, find_images, raw_may_hold_image
 from stakes.signals.prompt import Prompt, read_prompt
 
-Api = Literal["chat", "responses"]
 NO_PROMPT = Prompt()
 MOST_BYTES = 1200  # of one header value: some servers accept 4 KB for all headers of a response
-_UNCOUNTED = {"image_embeds", "image_pil", "image", "image_url"}  # no address, such as vLLM's cached image by uuid
-_READ = re.compile(r"/(?:chat(?:;[^/]*)?/(?P<chat>completions)|responses)(?:;[^/]*)?/?\Z", re.IGNORECASE)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _FALSE = frozenset({b"", b"0", b"false", b"no", b"off"})
-_ONCE = frozenset(
-    {
-        b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
-        b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task", b"x-stakes-cost",
-        b"x-stakes-group",
-    }
-)  # fmt: skip
+_HEADERS = frozenset({b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task", b"x-stakes-cost", b"x-stakes-group"})
+_METADATA = frozenset({"stakes_tier", "stakes_task", "stakes_cost"})
+_ONCE = _HEADERS | {
+    b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
+}  # fmt: skip
 _TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
 
 
@@ -83,60 +79,50 @@ class ClientHints:
     def from_metadata(cls, metadata: Any) -> "ClientHints":
         """Read ``stakes_tier``, ``stakes_task`` and ``stakes_cost``; a tier or a task that is not a text is ignored."""
         given = metadata if isinstance(metadata, dict) else {}
+        for name in given:
+            if name.startswith("stakes_") and name not in _METADATA:
+                raise Refused(400, "unknown_metadata", f"metadata has no {name!r:.60}; {_nearest(name, _METADATA)}")
         tier, task = given.get("stakes_tier"), given.get("stakes_task")
         tiers = tuple(name.strip() for name in tier.split(",") if name.strip()) if isinstance(tier, str) else ()
         return cls(tiers, task if isinstance(task, str) else None, cost=given.get("stakes_cost"))
 
 
-@dataclass
-class ImageRef:
-    """One image in the request: ``holder[key]`` is its address; ``part`` is the object that has ``image_url``."""
-
-    part: dict[str, Any]
-    holder: dict[str, Any]
-    key: str
-
-    @property
-    def url(self) -> str:
-        """Its address; a data URL contains the image itself."""
-        return str(self.holder[self.key])
-
-    @url.setter
-    def url(self, address: str) -> None:
-        self.holder[self.key] = address
-
-    @property
-    def detail(self) -> Any:
-        """OpenAI's ``detail``: next to the address in chat completions and in responses."""
-        return self.holder.get("detail")
-
-    @detail.setter
-    def detail(self, value: str) -> None:
-        if self.holder is self.part and self.part.get("type") != "input_image":  # {"image_url": "…"} needs an object
-            self.holder, self.key = {"url": self.url}, "url"
-            self.part["image_url"] = self.holder
-        self.holder["detail"] = value
-
-
 @dataclass(frozen=True)
 class Call:
-    """The content of one request; ``hidden`` counts images without an address (an uploaded file's id, embeddings)."""
+    """The content of one request.
+
+    ``unread``: names of what may be an image and is not read (a video, a file's id, embeddings). ``parameters``: names
+    of engine parameters that change how many tokens an image takes.
+    """
 
     record: dict[str, Any]
     images: tuple[ImageRef, ...] = ()
-    hidden: int = 0
+    unread: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
     prompt: Prompt = NO_PROMPT
     hints: ClientHints = ClientHints()
 
+    @property
+    def count(self) -> int:
+        """Images, read or not."""
+        return len(self.images) + len(self.unread)
 
-def api_of(method: str, path: str) -> Api | None:
-    """The API of a request whose body is read; None for a request that is forwarded unchanged.
 
-    ``path`` is the path at the upstream, where base URLs end in /v1, /v1beta/openai, the name of a deployment or
-    nothing. Some servers ignore case, a final slash and path parameters, so they are ignored here as well.
-    """
-    match = _READ.search(path) if method == "POST" else None
-    return None if match is None else "chat" if match["chat"] else "responses"
+def check_names(headers: Mapping[bytes, bytes]) -> Refused | None:
+    """The refusal of a header that begins as the gateway's do and is none of them."""
+    for name in headers:
+        if name.startswith(b"x-stakes-") and name not in _HEADERS:
+            text = name.decode("latin-1")
+            known = [one.decode() for one in _HEADERS]
+            return Refused(400, "unknown_header", f"there is no header {text!r:.60}; {_nearest(text, known)}")
+    return None
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the name that was meant; all begin alike, so only their ends are compared."""
+    ends = {re.split("[-_]", one)[-1]: one for one in known}
+    near = get_close_matches(re.split("[-_]", name, maxsplit=name.count("x-") + 1)[-1], ends, n=1)
+    return f"did you mean {ends[near[0]]}?" if near else f"there are {', '.join(sorted(known))}"
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
@@ -155,11 +141,6 @@ def headers_of(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
     if b"transfer-encoding" in headers and b"content-length" in headers:
         raise Refused(400, "bad_headers", "a body has a length or a transfer encoding, not both")
     return headers
-
-
-def may_hold_image(body: bytes) -> bool:
-    """A cheap check without false negatives: every key of an image contains "image", plain or escaped."""
-    return b"image" in body or b"\\u" in body or b"\x00" in body
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -214,35 +195,19 @@ def dump_images(record: dict[str, Any], refs: Sequence[ImageRef]) -> bytes:
 
 def read_call(api: Api, record: dict[str, Any]) -> Call:
     """Find the images, the question and what ``metadata`` asks for."""
-    turns = record.get("messages" if api == "chat" else "input")
-    images, hidden = [], 0
-    for item in _objects(turns):
-        if "image_url" in item:
-            address = item["image_url"]
-            if isinstance(address, str):
-                images.append(ImageRef(item, item, "image_url"))
-            elif isinstance(address, dict) and isinstance(address.get("url"), str):
-                images.append(ImageRef(item, address, "url"))
-            elif address is None and (item.get("file_id") or item.get("uuid")):
-                hidden += 1
-            else:
-                raise Refused(422, "bad_image_url", "an image_url is neither an address nor an object with a url")
-        elif item.get("type") in _UNCOUNTED or (item.get("type") == "input_image" and item.get("file_id")):
-            hidden += 1
+    found = find_images(record, "messages" if api == "chat" else "input")
     hints = ClientHints.from_metadata(record.get("metadata"))
-    return Call(record, tuple(images), hidden, read_prompt(api, record), hints)
+    parts = tuple(found.images), tuple(found.unread), tuple(found.parameters)
+    return Call(record, *parts, read_prompt(api, record), hints)
 
 
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object inside, in reading order; the address object of an image is not visited."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            yield item
-            stack.extend(reversed([inner for key, inner in item.items() if key != "image_url"]))
-        elif isinstance(item, list):
-            stack.extend(reversed(item))
+def count_unread(body: bytes) -> int:
+    """How many things may be images in a body of a path that is not read, of any format."""
+    try:
+        record = json.loads(body.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
+    except (ValueError, RecursionError):
+        return int(raw_may_hold_image(body))
+    return len(find_images(record, None).unread)
 
 
 def encode_header(text: str) -> bytes:

@@ -1,9 +1,11 @@
 """Forwards requests to the upstream and relays its responses, over one connection pool.
 
 * Hop-by-hop headers, and those that ``Connection`` names, are dropped in both directions; the gateway sets the length.
-* A request is retried only if the connection failed before the first byte of a response.
-* Connect, read and total time have separate limits. If the upstream fails within a stream, the stream ends with an
-  error frame. Any other response ends by closing the connection, so that a short body is not mistaken for a whole one.
+* A request is retried only if the connection failed before the first byte of a response; a POST only if nothing of it
+  was written to a connection, because the upstream may work on what it got.
+* Connect, read and total time have separate limits. If the upstream fails within a stream, or ends it without its last
+  event (``[DONE]``), the stream ends with an error frame. Any other response ends by closing the connection, so that a
+  short body is not mistaken for a whole one.
 * aiohttp's client was measured at 10 to 20 times the rate of httpx's behind the same server.
 """
 
@@ -15,6 +17,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -39,6 +42,15 @@ _OURS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _OF_THE_BODY = frozenset({b"content-encoding", b"content-md5", b"digest", b"content-digest", b"accept-encoding"})
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _QUERY = re.compile(rb"[!-~]*")
+_IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
+_KEEP_S = 4.0  # uvicorn, and so vLLM, closes idle connections after 5: a request must not meet that
+_LAST_EVENT = {  # a line break within the JSON of an event is escaped, so that no answer can contain these lines
+    "chat": re.compile(rb"\ndata: ?\[DONE\]"),
+    "responses": re.compile(
+        rb"\n(?:event: ?|data: ?\{\"type\": ?\")(?:response\.(?:completed|incomplete|failed)|error)\b"
+    ),
+}
+_LONGEST_EVENT = 64  # bytes of such a line
 _AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
@@ -69,6 +81,22 @@ class Authenticator:
             raise Refused(401, "invalid_api_key", "this gateway needs one of its own keys as `Authorization: Bearer`")
 
 
+class SentBody(aiohttp.BytesPayload):
+    """The body of one request; ``begun``: some of it was written to a connection, so the upstream may have read it."""
+
+    begun = False
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Write it; aiohttp before 3.12 calls this."""
+        self.begun = True
+        await super().write(writer)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Write it."""
+        self.begun = True
+        await super().write_with_length(writer, content_length)
+
+
 class Dropped(Exception):
     """The upstream failed after its response had begun."""
 
@@ -87,7 +115,7 @@ class Upstream:
         """Create the connection pool ``session``; call it on the event loop, and close the session at the end."""
         times = self._timeouts
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_S),
             timeout=aiohttp.ClientTimeout(total=times.total_s, sock_connect=times.connect_s, sock_read=times.read_s),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),  # or one client's cookies would be sent for another
@@ -150,13 +178,13 @@ class Upstream:
         ) as reply:  # fmt: skip
             return reply.status, await reply.read()
 
-    async def ask(self, method: str, url: URL, headers: CIMultiDict[str], body: bytes) -> aiohttp.ClientResponse:
-        """The response up to its headers; retried after a failed connection, then refused as 502 or 504."""
+    async def ask(self, method: str, url: URL, headers: CIMultiDict[str], body: SentBody) -> aiohttp.ClientResponse:
+        """The response up to its headers; retried where the upstream did not get it, then refused as 502 or 504."""
         times = self._timeouts
         for attempt in range(times.tries):
             try:
                 return await self.session.request(
-                    method, url, headers=headers, data=body or None, allow_redirects=False
+                    method, url, headers=headers, data=body if body.size else None, allow_redirects=False
                 )
             except aiohttp.ConnectionTimeoutError:
                 kind, status = "connect_timeout", 504
@@ -171,9 +199,11 @@ class Upstream:
                 self._metrics.upstream_errors.labels("bad_answer").inc()
                 raise Refused(502, "upstream_bad_answer", "the upstream's response is not HTTP") from None
             self._metrics.upstream_errors.labels(kind).inc()
-            if attempt + 1 < times.tries:
-                self._metrics.retries.inc()
-                await asyncio.sleep(times.pause_s * 2**attempt)
+            again = kind != "disconnected" or method in _IDEMPOTENT or (body.size and not body.begun)
+            if not again or attempt + 1 == times.tries:
+                break
+            self._metrics.retries.inc()
+            await asyncio.sleep(times.pause_s * 2**attempt)
         if status == 504:
             raise Refused(504, "upstream_timeout", "the upstream did not accept the connection in time")
         raise Refused(502, "upstream_unreachable", "the upstream cannot be reached, or closed the connection")
@@ -189,17 +219,17 @@ class Upstream:
         """Send the response on as it arrives; raises ``Dropped`` where its end is missing."""
         headers = [*response_headers(response.raw_headers), *own_headers]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        left, streamed = response.content_length, is_stream(response)
+        left, streamed, end = response.content_length, is_stream(response), StreamEnd(response, api)
         try:
             while chunk := await response.content.readany():
                 if reader is not None:
                     reader.feed(chunk)
+                end.feed(chunk)
                 if left is not None:
                     left -= len(chunk)
                     if left == 0:  # saves one message for every small response
                         break
-                if streamed and (chunk.endswith(b"[DONE]\n\n") or b"response.completed" in chunk):
-                    send.complete = True
+                send.complete = end.reached
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except NETWORK_ERRORS as error:
             kind = "read_timeout" if isinstance(error, TimeoutError) else "dropped"
@@ -208,7 +238,38 @@ class Upstream:
                 frame = error_frame(api, f"upstream_{kind}", "the upstream failed in the middle of its response")
                 await send({"type": "http.response.body", "body": frame, "more_body": False})
             raise Dropped(kind) from None
+        if end.missing:
+            self._metrics.upstream_errors.labels("cut_off").inc()
+            if left is None:  # the connection is closed after it, so that no client takes this for the end
+                frame = error_frame(api, "upstream_cut_off", "the upstream ended its stream before the last event")
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+            raise Dropped("cut_off")
         await send({"type": "http.response.body", "body": chunk, "more_body": False})
+
+
+class StreamEnd:
+    """Looks for the last event of a stream: ``[DONE]`` of chat completions, or the end of a response.
+
+    ``reached``: it was seen. ``missing``: it should come and was not seen; never of other APIs or compressed streams.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse, api: str) -> None:
+        plain = response.status < 400 and is_stream(response) and "content-encoding" not in response.headers
+        self._event = _LAST_EVENT.get(api) if plain else None
+        self._carry = b"\n"
+        self.reached = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether the stream would end too early here."""
+        return self._event is not None and not self.reached
+
+    def feed(self, chunk: bytes) -> None:
+        """Look at the next bytes; an event may begin in the ones before."""
+        if self._event is not None and not self.reached:
+            window = self._carry + chunk
+            self.reached = self._event.search(window) is not None
+            self._carry = window[-_LONGEST_EVENT:]
 
 
 def response_headers(given: Headers) -> list[tuple[bytes, bytes]]:

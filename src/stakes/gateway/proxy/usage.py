@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stakes.gateway.monitoring.metrics import Metrics
-from stakes.gateway.proxy.fit import UNCAPPED, RequestPlan
+from stakes.gateway.proxy.decide import RequestPlan
 
 MOST_BYTES = 1 << 20  # of a response that is kept to be read; usage is at its end
 _TAIL = 1 << 16
@@ -104,15 +104,23 @@ def _get(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
 
 
-def settle_request(metrics: Metrics, plan: RequestPlan, accepted: bool) -> None:
-    """Settle and count a request whose response has begun; ``accepted``: the upstream did not refuse it."""
-    plan.settle(accepted)
-    metrics.requests.labels(plan.tier, plan.outcome if accepted else "upstream_refused").inc()
+def settle_request(metrics: Metrics, plan: RequestPlan, status: int) -> None:
+    """Settle and count a request whose response has begun.
+
+    A status 4xx or 503 refuses the request, so that no model read the images. After any other error one may have.
+    """
+    metrics.requests.labels(plan.tier, plan.outcome if status < 400 else "upstream_refused").inc()
     if not plan.decided:
         metrics.undecided.inc()
-    if not accepted:
+    settle_images(metrics, plan, read=not (400 <= status < 500 or status == 503))
+
+
+def settle_images(metrics: Metrics, plan: RequestPlan, read: bool) -> None:
+    """Book and count the images if the model may have read them (``read``), or else return the grant."""
+    plan.settle(read)
+    if not read:
         return
-    if plan.outcome in UNCAPPED:
+    if not plan.budgets:
         metrics.uncapped_images.labels(plan.outcome).inc(plan.images)
         metrics.uncapped_tokens.labels(plan.outcome).inc(sum(plan.natives))
         return

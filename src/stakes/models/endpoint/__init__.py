@@ -19,10 +19,11 @@ from queue import SimpleQueue
 from typing import Any, Literal
 
 from stakes.errors import BadInput, LedgerBreach, StakesError
-from stakes.http import HttpClient, Retries, Stopped
-from stakes.models.base import MAX_NEW_TOKENS, SUFFIX, Answer, Mechanism, Request
+from stakes.http import HttpClient, Retries, Stopped, public_address
+from stakes.models.base import MAX_NEW_TOKENS, SUFFIX, Answer, Mechanism, Request, confidence_of
 from stakes.models.endpoint.chat import EncodedImage, chat_body, encode_image, model_names, read_reply
 from stakes.models.endpoint.token_check import ServerTokens
+from stakes.models.identity import ModelName
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry import tokens_as_sent
 
@@ -33,12 +34,14 @@ class EndpointOptions(Retries):
 
     ``check``: what happens when the server counts other tokens than predicted; "error" raises ``LedgerBreach``,
     "record" keeps the server's count. ``empty``: whether a finished reply of no text is an "error" or an "answer" (an
-    empty one, as a local model may give). ``extra``: more fields of the request's body; None removes a field, as in
+    empty one, as a local model may give). ``logprobs``: ask for log-probabilities, from which an answer's confidence is
+    computed; some servers refuse them. ``extra``: more fields of the request's body; None removes a field, as in
     ``{"max_tokens": None, "max_completion_tokens": 16}``.
     """
 
     check: Literal["error", "record"] = "error"
     empty: Literal["error", "answer"] = "error"
+    logprobs: bool = False
     extra: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -53,8 +56,8 @@ class EndpointVLM:
     """One model behind one server; at most ``concurrency`` requests in flight, over all threads that ask.
 
     ``model``: None for the only one that the server has. ``options``: the fields of ``EndpointOptions``: tries,
-    timeout_s, pause_s, longest_pause_s, check, empty, extra. ``server_counts``: how often the server's token count
-    "agreed", "differed" or was "unknown".
+    timeout_s, pause_s, longest_pause_s, check, empty, logprobs, extra. ``server_counts``: how often the server's token
+    count "agreed", "differed" or was "unknown".
     """
 
     def __init__(
@@ -80,6 +83,8 @@ class EndpointVLM:
         self._client = HttpClient(base_url, api_key, self._options, connections=concurrency)
         self._tokens = ServerTokens(self._client, lambda question: self._body(question, None))
         self.model = model or self._only_model()
+        length = None if max_new_tokens == MAX_NEW_TOKENS else max_new_tokens
+        self.named = ModelName(name=self.model, endpoint=public_address(base_url), max_tokens=length)
 
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; if any fails, all of them."""
@@ -174,7 +179,7 @@ class EndpointVLM:
             )
 
     def _answer(self, request: Request, image: EncodedImage, new: bool, stop: threading.Event) -> Answer:
-        body = self._body(request.question, image.url)
+        body = self._body(request.question, image.url) | ({"logprobs": True} if self._options.logprobs else {})
         read = partial(read_reply, allow_empty=self._options.empty == "answer")
         reply, ms = self._client.request("POST", self._client.url("chat/completions"), body, read, stop)
         counted = self._tokens.of_image(reply.usage, request.question, image.tokens, stop)
@@ -190,6 +195,7 @@ class EndpointVLM:
             input_tokens=realised,
             layer_tokens=float(realised),
             encoder_tokens=realised,
+            confidence=confidence_of(reply.logprobs),
         )
 
     def _compare(self, counted: int | None, image: EncodedImage, request: Request) -> None:

@@ -32,11 +32,12 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Reply:
-    """One chat completion; ``usage`` as the server gave it, unchecked."""
+    """One chat completion; ``usage`` as the server gave it, unchecked. ``logprobs``: of its tokens, where they came."""
 
     text: str
     truncated: bool
     usage: Any
+    logprobs: tuple[float, ...] = ()
 
 
 def chat_body(
@@ -74,7 +75,16 @@ def read_reply(reply: Any, *, allow_empty: bool = False) -> Reply:
         raise Unusable(f"its reply did not finish ({reason!s:.40})")
     if not isinstance(content, str) or not (content.strip() or (allow_empty and reason == "stop")):
         raise Unusable("its reply has no text")
-    return Reply(_replace_surrogates(content).strip(), reason == "length", reply.get("usage"))
+    text = _replace_surrogates(content).strip()
+    return Reply(text, reason == "length", reply.get("usage"), _logprobs(choice))
+
+
+def _logprobs(choice: Mapping[str, Any]) -> tuple[float, ...]:
+    """The log-probability of each token; vLLM lists the end token too, OpenAI does not. Empty where there are none."""
+    try:
+        return tuple(float(token["logprob"]) for token in choice["logprobs"]["content"])
+    except (LookupError, TypeError, ValueError):
+        return ()
 
 
 def model_names(reply: Any) -> list[str]:

@@ -98,8 +98,8 @@ class FastDecoder:
                 logits = self.graphs(self._step_name(state, penalty), lambda: self._step(state, penalty))
                 if options.keep_logits:
                     logits_by_step.append(logits[:count].clone())
-            generated = state.generated[:count].tolist()
-        return generate.cut_at_end(generated, self.ends, steps, logits_by_step)
+            generated, logprobs = state.generated[:count].tolist(), state.logprobs[:count].tolist()
+        return generate.cut_at_end(generated, logprobs, self.ends, steps, logits_by_step)
 
     def _state(self, rows: int, columns: int, steps: int, penalized: bool) -> DecodeState:
         vocabulary = self.model.lm_head.weight.shape[0] if penalized else 0
@@ -192,6 +192,7 @@ class FastDecoder:
             state.seen.scatter_(1, chosen[:, None], True)
         state.tokens.copy_(chosen)
         state.generated.index_copy_(1, state.step, chosen[:, None])
+        state.logprobs.index_copy_(1, state.step, generate.token_logprobs(logits, chosen)[:, None])
         if self.ends:
             state.ended.logical_or_(torch.isin(chosen, self._ends))
         state.step.add_(1)

@@ -160,14 +160,16 @@ class DecodeState:
     """The state of a batch of B rows between two decoding steps, so that no step waits for the host.
 
     ``step``: [1] long, tokens generated so far. ``tokens``: [B] the last ones. ``generated``: [B, steps] all of them.
-    ``ended``: [B] bool. ``cos``, ``sin``: [B, steps, h] rotary factors of the positions of the answer. ``seen``: [B, V]
-    bool, tokens that the repetition penalty applies to; V = 0 without a penalty.
+    ``logprobs``: [B, steps] their log-probabilities. ``ended``: [B] bool. ``cos``, ``sin``: [B, steps, h] rotary
+    factors of the positions of the answer. ``seen``: [B, V] bool, tokens that the repetition penalty applies to; V = 0
+    without a penalty.
     """
 
     cache: StaticCache
     step: Tensor
     tokens: Tensor
     generated: Tensor
+    logprobs: Tensor
     ended: Tensor
     cos: Tensor
     sin: Tensor
@@ -183,6 +185,7 @@ class DecodeState:
             step=torch.zeros(1, **integers),
             tokens=torch.zeros(rows, **integers),
             generated=torch.zeros(rows, steps, **integers),
+            logprobs=torch.zeros(rows, steps, device=device),
             ended=torch.zeros(rows, dtype=torch.bool, device=device),
             cos=like.new_zeros(rows, steps, width),
             sin=like.new_zeros(rows, steps, width),

@@ -42,10 +42,14 @@ class DecodeOptions:
 
 @dataclass(frozen=True)
 class Decoded:
-    """``tokens``: by request, without the end token. ``truncated``: it had no end token. ``logits``: [B, V] by step."""
+    """``tokens``: by request, without the end token. ``truncated``: it had no end token. ``logits``: [B, V] by step.
+
+    ``logprobs``: by request, the log-probability of each token and of the end token, each given those before it.
+    """
 
     tokens: list[list[int]]
     truncated: list[bool]
+    logprobs: list[list[float]]
     logits: list[Tensor] = field(default_factory=list)
 
 
@@ -61,6 +65,7 @@ def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: Deco
     mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), steps)), 1)
     length = mask.shape[1] - steps
     generated: list[list[int]] = [[] for _ in prompt_ids]
+    logprobs: list[list[float]] = [[] for _ in prompt_ids]
     rows = list(range(len(generated)))  # the request of each row of the cache
     ended = [False] * len(generated)
     next_positions = batch.next_positions
@@ -80,8 +85,9 @@ def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: Deco
             for step in range(steps):
                 if options.keep_logits:
                     logits_by_step.append(logits)
-                for row, token in zip(rows, picked, strict=True):
+                for row, token, logprob in zip(rows, picked, token_logprobs(logits, chosen).tolist(), strict=True):
                     generated[row].append(token)
+                    logprobs[row].append(logprob)
                     ended[row] = ended[row] or token in ends
                 if all(ended) or step + 1 == steps:
                     break
@@ -98,7 +104,7 @@ def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: Deco
                     seen_mask = whole[..., : length + step + 1]
                     hidden = _call(language_model, embed(chosen[:, None]), seen_mask, where, cache)
                     picked, chosen, logits = _pick(model, hidden, seen, penalty)
-    return cut_at_end(generated, ends, steps, logits_by_step)
+    return cut_at_end(generated, logprobs, ends, steps, logits_by_step)
 
 
 def prefill_on_past(model: Any, batch: Batch, mask: Tensor, cache: PreallocatedCache, rows_at_once: int) -> Tensor:
@@ -152,6 +158,11 @@ def _pick(model: Any, hidden: Tensor, seen: Sequence[Tensor], penalty: float) ->
     return chosen.tolist(), chosen, logits
 
 
+def token_logprobs(logits: Tensor, chosen: Tensor) -> Tensor:
+    """[B] log-probabilities of the chosen tokens [B] under the logits [B, V] that chose them."""
+    return logits.gather(1, chosen[:, None])[:, 0] - logits.logsumexp(1)
+
+
 def _penalize(logits: Tensor, seen: Sequence[Tensor], penalty: float) -> Tensor:
     """Divide the positive logits of tokens already seen by the penalty, multiply the negative ones."""
     logits = logits.clone()
@@ -179,15 +190,21 @@ def without_position_ids(language_model: Any) -> Iterator[None]:
         yield
 
 
-def cut_at_end(generated: Sequence[Sequence[int]], ends: Collection[int], most: int, logits: list[Tensor]) -> Decoded:
+def cut_at_end(
+    generated: Sequence[Sequence[int]],
+    logprobs: Sequence[Sequence[float]],
+    ends: Collection[int],
+    most: int,
+    logits: list[Tensor],
+) -> Decoded:
     """The tokens before each row's first end token, of at most ``most``; later steps are dropped."""
-    tokens, truncated = [], []
-    for row in generated:
+    tokens, truncated, kept = [], [], []
+    for row, of_row in zip(generated, logprobs, strict=True):
         end = next((at for at, token in enumerate(row) if token in ends), most)
         tokens.append(list(row[:end]))
         truncated.append(end == most)
-    steps = max(len(row) + (not cut) for row, cut in zip(tokens, truncated, strict=True))
-    return Decoded(tokens, truncated, logits[:steps])
+        kept.append(list(of_row[: end + 1]))
+    return Decoded(tokens, truncated, kept, logits[: max(map(len, kept))])
 
 
 def repetition_penalty(model: Any) -> float:

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from stakes.errors import LedgerBreach
-from stakes.models.base import MAX_NEW_TOKENS, Answer, Request
+from stakes.models.base import MAX_NEW_TOKENS, Answer, Request, confidence_of
 from stakes.models.fast import ops_for
 from stakes.models.fast.decoder import FastDecoder
+from stakes.models.identity import ModelName
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.image_cache import Encoded, EncodedCache, OpenedImages
 from stakes.models.local.kv_cache import has_sliding_window
@@ -35,7 +36,7 @@ class LocalVLM:
     """A transformers model, its processor, and its cache of encoded images.
 
     ``batch_size``: prompts read at once. ``decode_size``: answers generated at once, where they share a prefix.
-    ``fast``: whether to use the GPU engine (``models.fast``); None: on a GPU.
+    ``fast``: whether to use the GPU engine (``models.fast``); None: on a GPU. ``named``: how it was loaded.
     """
 
     model: Any
@@ -46,6 +47,7 @@ class LocalVLM:
     decode_size: int = 32
     cache: EncodedCache = field(default_factory=EncodedCache)
     fast: bool | None = None
+    named: ModelName | None = None
     _lock: Any = field(default_factory=threading.RLock, repr=False)
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
@@ -178,6 +180,7 @@ class LocalVLM:
             input_tokens=job.prompt.tokens,
             layer_tokens=layer_tokens,
             encoder_tokens=job.encoder_tokens,
+            confidence=confidence_of(decoded.logprobs[at]),
         )
 
 

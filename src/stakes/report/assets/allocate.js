@@ -190,4 +190,38 @@ function allocate(tiers, total, floor = null) {
   return result;
 }
 
-if (typeof module !== "undefined") module.exports = { allocate, fsum };
+// The largest budget that was measured in every tier and is within the mean; undefined where none is.
+function largestWithin(tiers, mean) {
+  const shared = tiers[0].budgets.filter((b) => b <= mean && tiers.every((t) => t.budgets.includes(b)));
+  return shared[shared.length - 1];
+}
+
+// Harm limits (budgets/harm.py): each tier at the budgets where its error is at most its limit above that at the largest
+// measured budget within the mean. limits: points of error rate by tier name, or null.
+function withinLimits(tiers, limits, mean) {
+  const u = limits === null ? undefined : largestWithin(tiers, mean);
+  if (u === undefined) return tiers;
+  return tiers.map((t) => {
+    if (limits[t.name] === undefined) return t;
+    const most = t.errors[t.budgets.indexOf(u)] + limits[t.name] + 1e-9; // an error this much above is rounding
+    const kept = t.budgets.map((b, i) => i).filter((i) => t.errors[i] <= most || t.budgets[i] === u);
+    return { ...t, budgets: kept.map((i) => t.budgets[i]), errors: kept.map((i) => t.errors[i]) };
+  });
+}
+
+// allocate() on the budgets that the limits permit; edges are still those of what was measured.
+function allocateWithin(tiers, total, floor, limits) {
+  const permitted = withinLimits(tiers, limits, Math.floor(total / tiers.reduce((sum, t) => sum + t.n, 0)));
+  const best = allocate(permitted, total, floor);
+  for (const t of tiers) {
+    const edge = best.edges && best.edges[t.name], budget = best.budgets && best.budgets[t.name];
+    if (!edge) continue;
+    const largest = edge !== "smallest" && budget === t.budgets[t.budgets.length - 1];
+    const smallest = edge !== "largest" && budget === t.budgets[0];
+    if (largest || smallest) best.edges[t.name] = largest && smallest ? "both" : largest ? "largest" : "smallest";
+    else delete best.edges[t.name];
+  }
+  return best;
+}
+
+if (typeof module !== "undefined") module.exports = { allocate, allocateWithin, fsum };

@@ -1,53 +1,74 @@
 "use strict";
 // Recomputes the rows of every figure when a control moves: pure functions of the report's data, without the DOM.
 
-// The tiers as allocate() takes them: `ratio` null keeps the policy's costs; basis "fitted" or "measured".
+// Costs at cost ratio r (tiers.at_ratio): the most expensive tier costs r times the cheapest, and the tiers between keep
+// their place on a log scale; where all stated costs are equal, only the first moves.
+function atRatio(data, ratio) {
+  const { costs, most_expensive: top, cheapest } = data, least = costs[cheapest], own = costs[top] / least;
+  const at = (name) => {
+    if (ratio === own) return costs[name];
+    if (own === 1) return name === top ? least * ratio : least;
+    return least * ratio ** (Math.log(costs[name] / least) / Math.log(own));
+  };
+  return Object.fromEntries(Object.keys(costs).map((name) => [name, at(name)]));
+}
+
+// The tiers as allocate() takes them. `ratio` null keeps the policy's costs; basis "fitted" or "measured". `stated`: what
+// a mistake costs at this ratio; `cost`: its mean by label over what is read as the tier, which budgets are chosen at.
 function tiersAt(data, ratio, basis) {
-  const cheap = data.costs[data.cheapest];
+  const stated = ratio === null ? data.costs : atRatio(data, ratio);
+  const mean = (t) => {
+    const labels = Object.keys(t.questions).filter((label) => t.questions[label]);
+    if (labels.every((label) => label === t.name)) return stated[t.name];
+    let all = 0, lost = 0;
+    for (const label of labels) { all += t.questions[label]; lost += stated[label] * t.questions[label]; }
+    return lost / all;
+  };
   return data.tiers.map((t) => ({
-    name: t.name, n: t.n, budgets: t.budgets,
-    cost: ratio !== null && t.name === data.most_expensive ? ratio * cheap : t.cost,
+    name: t.name, n: t.n, budgets: t.budgets, stated: stated[t.name], cost: ratio === null ? t.cost : mean(t),
     errors: basis === "fitted" ? t.fitted : t.errors,
   }));
 }
 
 function samplesOf(data) { return data.tiers.reduce((sum, t) => sum + t.n, 0); }
 
-function cweOf(tiers, budgets) {
+// The error at `tokens`, on the straight line between the nearest measured budgets; null outside of them.
+function errorAt(tier, tokens) {
+  const { budgets, errors } = tier, i = budgets.findIndex((b) => b >= tokens);
+  if (i < 0 || tokens < budgets[0]) return null;
+  if (budgets[i] === tokens) return errors[i];
+  return errors[i - 1] + ((errors[i] - errors[i - 1]) * (tokens - budgets[i - 1])) / (budgets[i] - budgets[i - 1]);
+}
+
+// One budget for all tiers at these tokens (budgets/uniform.py), and the smallest measured one whose CWE is not above `cwe`.
+function uniformAt(tiers, tokens, cwe) {
   const weight = tiers.map((t) => t.n * t.cost);
-  return fsum(tiers.map((t, k) => weight[k] * t.errors[t.budgets.indexOf(budgets[t.name])])) / fsum(weight);
+  const lost = (b) => {
+    const errors = tiers.map((t) => errorAt(t, b));
+    return errors.includes(null) ? null : fsum(errors.map((e, k) => weight[k] * e)) / fsum(weight);
+  };
+  const shared = tiers[0].budgets.filter((b) => tiers.every((t) => t.budgets.includes(b)));
+  const match = shared.find((b) => lost(b) <= cwe + 1e-12);
+  return { tokens, cwe: lost(tokens), interpolated: !shared.includes(tokens), match: match === undefined ? null : match };
 }
 
-function sharedBudgets(tiers) {
-  return tiers[0].budgets.filter((b) => tiers.every((t) => t.budgets.includes(b)));
-}
-
-// One budget for all tiers at this mean, and the smallest such budget whose CWE is not above `cwe`.
-function uniformAt(tiers, mean, cwe) {
-  const shared = sharedBudgets(tiers), all = (b) => Object.fromEntries(tiers.map((t) => [t.name, b]));
-  const afford = shared.filter((b) => b <= mean), budget = afford.length ? afford[afford.length - 1] : null;
-  const match = shared.find((b) => cweOf(tiers, all(b)) <= cwe + 1e-12);
-  return { budget, cwe: budget === null ? null : cweOf(tiers, all(budget)), match: match === undefined ? null : match };
-}
-
-// CWE at every budget of the most expensive tier, the others at their optimum under what is left; for several ratios.
-function frontierAt(data, mean, basis, ratios) {
-  const total = mean * samplesOf(data), tiers = tiersAt(data, null, basis);
-  const top = tiers.find((t) => t.name === data.most_expensive), rest = tiers.filter((t) => t !== top);
-  const cheap = data.costs[data.cheapest], rows = [];
-  if (!rest.length) return rows;
-  const restWeight = fsum(rest.map((t) => t.n * t.cost));
-  top.budgets.forEach((budget, i) => {
-    if (data.floor !== null && budget < data.floor) return;
-    const others = allocate(rest, total - top.n * budget, data.floor);
-    if (others.smallest !== undefined) return;
-    const label = Object.entries(others.budgets).map(([name, b]) => name + " " + b).join(", ");
-    for (const ratio of ratios) {
-      const weight = top.n * ratio * cheap;
+// CWE at every permitted budget of the most expensive tier, the others at their optimum under what is left, by ratio.
+function frontierAt(data, mean, basis, ratios, limits = null) {
+  const total = mean * samplesOf(data), rows = [];
+  if (data.tiers.length < 2) return rows;
+  for (const ratio of ratios) {
+    const tiers = withinLimits(tiersAt(data, ratio, basis), limits, mean);
+    const top = tiers.find((t) => t.name === data.most_expensive), rest = tiers.filter((t) => t !== top);
+    const restWeight = fsum(rest.map((t) => t.n * t.cost)), weight = top.n * top.cost;
+    top.budgets.forEach((budget, i) => {
+      if (data.floor !== null && budget < data.floor) return;
+      const others = allocate(rest, total - top.n * budget, data.floor);
+      if (others.smallest !== undefined) return;
+      const label = Object.entries(others.budgets).map(([name, b]) => name + " " + b).join(", ");
       const cwe = (weight * top.errors[i] + others.cwe * restWeight) / (weight + restWeight);
       rows.push({ ratio: String(Number(ratio.toPrecision(6))), value: ratio, budget, cwe, others: label });
-    }
-  });
+    });
+  }
   return rows;
 }
 
@@ -71,12 +92,17 @@ function spanOf(part, whole) {
   return { value, low: value - half, high: value + half };
 }
 
-// The allocation at one setting of the controls, or the least mean budget where this one is too small.
-function allocationAt(data, ratio, mean, basis) {
-  const tiers = tiersAt(data, ratio, basis), total = mean * samplesOf(data);
-  const best = allocate(tiers, total, data.floor);
-  if (best.smallest !== undefined) return { tiers, least: Math.ceil(best.smallest / samplesOf(data)) };
-  return { tiers, best, uniform: uniformAt(tiers, mean, best.cwe), mean: best.spent / samplesOf(data) };
+// The allocation at one setting of the controls, or the least mean budget where this one is too small (Infinity: the harm
+// limit permits a tier no budget from the floor up). `rises`: tiers whose error rises by more than the report notes.
+function allocationAt(data, ratio, mean, basis, limits = null) {
+  const tiers = tiersAt(data, ratio, basis), samples = samplesOf(data);
+  const best = allocateWithin(tiers, mean * samples, data.floor, limits);
+  if (best.smallest !== undefined) return { tiers, least: Math.ceil(best.smallest / samples) };
+  const tokens = best.spent / samples, u = largestWithin(tiers, mean);
+  const rises = u === undefined ? [] : tiers.map((t) => (
+    { name: t.name, uniform: u, before: t.errors[t.budgets.indexOf(u)], budget: best.budgets[t.name], after: best.errors[t.name] }
+  )).filter((rise) => rise.after - rise.before > data.noted_rise);
+  return { tiers, best, uniform: uniformAt(tiers, tokens, best.cwe), mean: tokens, rises };
 }
 
-if (typeof module !== "undefined") Object.assign(module.exports, { allocationAt, frontierAt, armsAt, tiersAt });
+if (typeof module !== "undefined") Object.assign(module.exports, { allocationAt, frontierAt, armsAt, tiersAt, atRatio });

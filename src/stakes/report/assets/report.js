@@ -8,7 +8,18 @@ const percent = (x) => (100 * x).toFixed(1) + " %";
 const count = (x) => Math.round(x).toLocaleString("en-GB");
 const views = {};
 const OWN = DATA.tiers.length ? DATA.costs[DATA.most_expensive] / DATA.costs[DATA.cheapest] : 1;
-const state = { ratio: OWN, mean: DATA.mean, basis: "fitted", overlay: $("overlay") ? $("overlay").value : "none" };
+// The policy's own harm limits: none, the same for every tier, or of single tiers.
+const LIMITS = DATA.max_harm || {}, EQUAL = new Set(DATA.tiers.map((t) => LIMITS[t.name])).size === 1;
+const HARM = Object.keys(LIMITS).length ? (EQUAL ? "all" : "own") : "off";
+const POINTS = HARM === "all" ? 100 * Object.values(LIMITS)[0] : 15;
+const state = {
+  ratio: OWN, mean: DATA.mean, basis: "fitted", overlay: $("overlay") ? $("overlay").value : "none", harm: HARM, points: POINTS,
+};
+
+function limitsNow() {
+  if (state.harm === "off") return null;
+  return state.harm === "own" ? LIMITS : Object.fromEntries(DATA.tiers.map((t) => [t.name, state.points / 100]));
+}
 
 function put(id, text) { const node = $(id); if (node) node.textContent = text; }
 
@@ -54,11 +65,17 @@ function overlayRows() {
 
 function update() {
   const ratio = state.ratio === OWN ? null : state.ratio;
-  const now = allocationAt(DATA, ratio, state.mean, state.basis);
+  const now = allocationAt(DATA, ratio, state.mean, state.basis, limitsNow());
   const bad = now.best === undefined;
   $("infeasible").hidden = !bad;
   document.body.classList.toggle("bad", bad);
-  if (bad) { put("infeasible", `A mean of ${state.mean} tokens is too small for the measured budgets; give at least ${now.least}.`); return; }
+  if ($("points-control")) $("points-control").hidden = state.harm !== "all";
+  if (bad) {
+    put("infeasible", Number.isFinite(now.least) ? `A mean of ${state.mean} tokens is too small for the measured budgets; give at least ${now.least}.`
+      : "The harm limit permits a tier no budget from the policy's floor up; raise the limit.");
+    return;
+  }
+  showRises(now);
   drawCurves(now);
   drawFrontier(now);
   showAllocation(now);
@@ -91,16 +108,29 @@ function spaced(ends, lines) {
   });
 }
 
-function drawFrontier(now) {
-  if (DATA.tiers.length < 2) return;
-  const ratios = [...new Set([...DATA.ratios, state.ratio])].sort((a, b) => a - b);
-  const rows = frontierAt(DATA, state.mean, state.basis, ratios);
-  const lines = rows.filter((row) => DATA.ratios.includes(row.value));
+function showRises(now) {
+  const rises = now.rises.map((r) => `Errors of tier ${r.name} rise from ${percent(r.before)} at ${r.uniform} tokens for all to ${percent(r.after)} at ${r.budget}.`);
+  put("rises", rises.length ? [...rises, "The costs ask for that; the harm limit above prevents it."].join(" ") : "");
+  if ($("rises")) $("rises").hidden = !rises.length;
+}
+
+// Lines and optima at the fixed ratios; they do not depend on the ratio that is set.
+let fixed = { key: "" };
+function fixedLines() {
+  const limits = limitsNow(), key = JSON.stringify([state.mean, state.basis, limits]);
+  if (fixed.key === key) return fixed;
+  const lines = frontierAt(DATA, state.mean, state.basis, DATA.ratios, limits);
   const best = DATA.ratios.map((ratio) => {
-    const { best: optimum } = allocationAt(DATA, ratio, state.mean, state.basis);
+    const { best: optimum } = allocationAt(DATA, ratio, state.mean, state.basis, limits);
     return lines.find((row) => row.value === ratio && row.budget === optimum.budgets[DATA.most_expensive]);
   }).filter(Boolean);
-  const mine = rows.filter((row) => row.value === state.ratio);
+  return (fixed = { key, lines, best });
+}
+
+function drawFrontier(now) {
+  if (DATA.tiers.length < 2) return;
+  const { lines, best } = fixedLines();
+  const mine = frontierAt(DATA, state.mean, state.basis, [state.ratio], limitsNow());
   const at = now.best.budgets[DATA.most_expensive], top = mine.find((row) => row.budget === at);
   const mark = top ? [{ ...top, label: `${at} at cost ratio ${top.ratio}`, align: aligned(mine.map((row) => row.budget), at) }] : [];
   const last = Math.max(...lines.map((row) => row.budget));
@@ -113,7 +143,9 @@ function showAllocation(now) {
   body.replaceChildren(...now.tiers.map((t) => {
     const row = element("tr"), budget = now.best.budgets[t.name], own = DATA.budgets[t.name];
     const edge = now.best.edges[t.name];
-    const cells = [t.name, t.cost.toPrecision(3).replace(/\.?0+$/, ""), count(t.n), String(budget), String(own), percent(now.best.errors[t.name]),
+    const short = (x) => x.toPrecision(3).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+    const read = Math.abs(t.cost - t.stated) > 1e-9 * t.stated ? ` (as read ${short(t.cost)})` : "";
+    const cells = [t.name, short(t.stated) + read, count(t.n), String(budget), String(own), percent(now.best.errors[t.name]),
       edge ? `on the ${edge === "both" ? "only" : edge} measured budget` : ""];
     cells.forEach((text, i) => row.append(element(i ? "td" : "th", text)));
     return row;
@@ -121,23 +153,21 @@ function showAllocation(now) {
   const u = now.uniform;
   const parts = [`Expected cost-weighted error ${now.best.cwe.toFixed(4)} at ${now.mean.toFixed(1)} tokens per image`];
   if (u.cwe !== null) {
-    const same = Object.values(now.best.budgets).every((b) => b === u.budget);
+    const same = new Set(Object.values(now.best.budgets)).size === 1;
     parts.push(same ? "this is uniform itself: at these costs no tokens should move"
-      : `uniform at ${u.budget} tokens has ${u.cwe.toFixed(4)}`);
+      : `uniform at the same tokens${u.interpolated ? ", interpolated between measured budgets," : ""} has ${u.cwe.toFixed(4)}`);
     if (!same && u.match !== null && u.match > now.mean) parts.push(`one budget for all would need ${u.match} tokens for the same cost-weighted error`);
     if (!same && u.match === null) parts.push("no measured budget for all reaches it");
   }
   put("expected", parts.join("; ") + ".");
   const same = Object.entries(now.best.budgets).every(([t, b]) => DATA.budgets[t] === b);
-  put("against-policy", same ? "These are the policy's own budgets." : "The policy's own budgets differ at this setting (column “policy”).");
+  put("against-policy", same ? "These are the policy's own budgets." : `The policy's own budgets differ at this setting (column “policy”)${DATA.certified ? "; those are certified" : ""}.`);
 }
 
 function drawArms() {
   const arms = DATA.arms;
   if (!arms) return;
-  const costs = { ...arms.costs };
-  if (state.ratio !== OWN) costs[arms.most_expensive] = state.ratio * Math.min(...Object.values(arms.costs));
-  const live = armsAt(arms, costs), rows = [];
+  const live = armsAt(arms, atRatio(DATA, state.ratio)), rows = [];
   arms.rows.forEach((row, k) => {
     for (const tier of arms.tiers) {
       const [low, high] = row.intervals[tier];
@@ -160,7 +190,7 @@ function drawArms() {
   if (mine) {
     const g = mine.gain, few = arms.rows.find((row) => row.arm === "cost").few;
     const result = few ? few : g.low > 0 ? "the cost arm is better" : g.high < 0 ? "uniform is better" : "the difference is not significant";
-    put("arms-live", state.ratio === OWN ? "" : `If a mistake in ${arms.most_expensive} cost ${Number(state.ratio.toPrecision(6))} times another: CWE ${even.cwe.toFixed(3)} uniform, ${mine.cwe.toFixed(3)} cost; ${result}.`);
+    put("arms-live", state.ratio === OWN ? "" : `If a mistake in ${DATA.most_expensive} cost ${Number(state.ratio.toPrecision(6))} times one in ${DATA.cheapest}: CWE ${even.cwe.toFixed(3)} uniform, ${mine.cwe.toFixed(3)} cost; ${result}.`);
   }
 }
 
@@ -186,13 +216,13 @@ function showCost(now) {
 
 // --- controls ------------------------------------------------------------------------------------------------------
 
-function pair(name, set) {
+function pair(name, set, zero = false) {
   const range = $(name + "-range"), box = $(name);
   if (!box) return;
   let waiting = 0;
   const read = (from) => {
     const value = Number(from.value);
-    if (!(value > 0) || !Number.isFinite(value)) return;
+    if (from.value === "" || !(value > 0 || (zero && value === 0)) || !Number.isFinite(value)) return;
     (from === box ? range : box).value = value;
     set(value);
     cancelAnimationFrame(waiting);
@@ -203,8 +233,9 @@ function pair(name, set) {
 }
 
 function reset() {
-  Object.assign(state, { ratio: OWN, mean: DATA.mean });
-  for (const name of ["ratio", "mean"]) for (const id of [name, name + "-range"]) if ($(id)) $(id).value = Number(state[name].toPrecision(6));
+  Object.assign(state, { ratio: OWN, mean: DATA.mean, harm: HARM, points: POINTS });
+  if ($("harm")) $("harm").value = HARM;
+  for (const name of ["ratio", "mean", "points"]) for (const id of [name, name + "-range"]) if ($(id)) $(id).value = Number(state[name].toPrecision(6));
   update();
 }
 
@@ -212,7 +243,8 @@ function wire() {
   pair("ratio", (value) => { state.ratio = Math.abs(value - OWN) < 1e-5 * OWN ? OWN : value; });
   pair("mean", (value) => { state.mean = Math.round(value); });
   $("reset").addEventListener("click", reset);
-  for (const name of ["basis", "overlay"])
+  pair("points", (value) => { state.points = Math.min(100, value); }, true);
+  for (const name of ["basis", "overlay", "harm"])
     if ($(name)) $(name).addEventListener("change", () => { state[name] = $(name).value; update(); });
   for (const id of ["price", "volume"]) if ($(id)) $(id).addEventListener("input", update);
   for (const id of ["search", "kind"]) if ($(id)) $(id).addEventListener("input", drawQuestions);

@@ -59,8 +59,10 @@ function showAnswer(reply, body) {
   add(header("outcome") === "observed" ? "would take" : "predicted tokens", header("predicted-tokens"));
   add("scale", header("scale"));
   add("outcome", header("outcome") || "text, forwarded unchanged");
+  add("confidence", body.stakes?.confidence?.toFixed(2));
   const text = body.choices?.[0]?.message?.content || "(no text)";
-  $("answer").replaceChildren(make("p", { className: "text" }, text), details);
+  const warning = body.stakes?.warning ? [make("p", { className: "warning" }, body.stakes.warning)] : [];
+  $("answer").replaceChildren(make("p", { className: "text" }, text), ...warning, details);
 }
 
 async function listModels() {

@@ -37,9 +37,8 @@ async function refresh() {
 
 function show(s) {
   const { policy, controller, checks } = s;
-  const name = policy.fingerprint === "uncalibrated" ? "budgets chosen, not calibrated" : `policy ${policy.fingerprint.slice(0, 12)}`;
   const basis = policy.basis === "legibility" ? ", of LEGIBILITY" : "";
-  $("status").textContent = `${s.mode} · ${policy.family} · ${name}${basis}`;
+  $("status").textContent = `${s.mode} · ${policy.family} · budgets ${policy.origin}${basis}`;
   const warnings = [...s.warnings, ...(s.probe && s.probe.follows === false ? [s.probe.sentence] : []), ...(s.watch ? s.watch.alarms : [])];
   $("warning").hidden = !warnings.length;
   $("warning").replaceChildren(...warnings.map((text) => make("span", {}, text)));
@@ -132,7 +131,7 @@ function showDrift(s) {
 }
 
 function fillTiers(s) {
-  const names = [...s.tiers.map((tier) => tier.name), "grounding"];
+  const names = [...new Set([...s.tiers.map((tier) => tier.name), "grounding"])];
   const select = $("tier");
   if ([...select.options].slice(1).map((one) => one.value).join() === names.join()) return;
   const chosen = select.value;
@@ -203,7 +202,7 @@ function summary(one) {
 }
 
 function decisionItem(s, one) {
-  const failed = one.result !== "answered" || one.status >= 400 ? `, ${one.result}, status ${one.status}` : "";
+  const failed = one.result !== "answered" || one.status >= 400 ? `, ${one.result}${one.status ? `, status ${one.status}` : ""}` : "";
   const head = make("div", { className: "head" },
     make("span", { className: "tier" }, make("span", { className: `swatch ${tierClass(s, one.tier)}` }), one.tier || "–"),
     make("span", { className: "numbers" }, summary(one)),

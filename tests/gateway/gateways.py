@@ -88,7 +88,8 @@ def gateway(
     made = rules or policy()
     served = Served(source or (lambda: made), files, lambda one: check_policy(one, settings))
     app = create_app(settings, served)
-    with running(app, **server_options(settings.limits, drain_s)) as address:
+    state = {"drain": app.state.drain, "tls": app.state.tls}
+    with running(app, **state, **server_options(settings.limits, drain_s)) as address:
         one = Gateway(address, app, served)
         RUNNING.append(one)
         try:

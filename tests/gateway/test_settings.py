@@ -8,7 +8,8 @@ import pytest
 
 from stakes import BadInput
 from stakes.commands.serve import serve
-from stakes.gateway.settings import Limits, Settings, Timeouts, declared_options, read_keys
+from stakes.gateway.proxy.clients import read_keys
+from stakes.gateway.settings import Limits, Settings, Timeouts, declared_options
 
 UPSTREAM = "http://127.0.0.1:1/v1"
 
@@ -72,11 +73,13 @@ def test_typed_options_become_settings(tmp_path: Path) -> None:
         mode="observe",
         allow_bypass=False,
         remote_hosts=("*.example",),
-        client_keys=("first-key-1", "second-key-2"),
-        upstream_key="first-key-1",
+        key_file=tmp_path / "keys",
+        upstream_key_file=tmp_path / "keys",
         limits=Limits(body_bytes=2 << 20, pixels=500_000),
         timeouts=Timeouts(read_s=9.0),
     )
+    settings = Settings.from_options(UPSTREAM, typed)
+    assert (settings.client_keys, settings.upstream_key) == (("first-key-1", "second-key-2"), "first-key-1")
 
 
 def test_keeping_texts_is_announced_and_off_by_default() -> None:

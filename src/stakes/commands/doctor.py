@@ -181,6 +181,7 @@ def _policy(path: Path, actuator: str) -> "tuple[Policy | None, list[Row]]":
     summary = (
         f"{rules.family}, {rules.mechanism}, {format_by_tier(rules.budgets)}, mean {rules.mean_budget}; {rules.origin}"
     )
+    harm = [_row("harm", *check) for check in harm_checks(rules)]
     try:
         from stakes.gateway.app import check_policy
         from stakes.gateway.settings import Settings
@@ -190,9 +191,8 @@ def _policy(path: Path, actuator: str) -> "tuple[Policy | None, list[Row]]":
         pass
     except StakesError as error:
         advice = "evaluate can use this policy, serve cannot; calibrate one by resolution or choose another --actuator"
-        return rules, [_row("policy", "bad", f"{summary}; {error}", advice)]
+        return rules, [_row("policy", "bad", f"{summary}; {error}", advice), *harm]
     warnings = [_row("policy basis", "warning", *_split(sentence)) for sentence in policy_warnings(rules)]
-    harm = [_row("harm", *check) for check in harm_checks(rules)]
     return rules, [_row("policy", "good", summary), *harm, *warnings]
 
 
@@ -209,7 +209,8 @@ def _upstream(
 
     try:
         from stakes.gateway.monitoring.probe import check_upstream
-        from stakes.gateway.settings import Settings, read_keys
+        from stakes.gateway.proxy.clients import read_keys
+        from stakes.gateway.settings import Settings
     except ImportError as error:
         return [_row("upstream", "bad", f"not asked: {error.name} is missing", "pip install 'stakes[gateway]'")]
     try:
@@ -240,7 +241,7 @@ def _gateway(address: str, key_file: Path | None, rules: "Policy | None") -> lis
     """Ask a running gateway for its metrics."""
     import httpx
 
-    from stakes.gateway.settings import read_keys
+    from stakes.gateway.proxy.clients import read_keys
     from stakes.http import server_name
 
     try:

@@ -70,8 +70,10 @@ def serve(
     Example: stakes serve --policy policy.json --upstream http://127.0.0.1:8000/v1
     """
     try:
+        from stakes.budgets.allowance import MemoryLedger
         from stakes.gateway import app as gateway
         from stakes.gateway import reload, run
+        from stakes.gateway.ledger.file import FileLedger
         from stakes.gateway.monitoring import logs
         from stakes.gateway.proxy.http_limits import server_options
     except ImportError as error:
@@ -92,7 +94,11 @@ def serve(
         settings.check_host(host)
         files = tuple(path for path in (policy, signal_file(signal or "")) if path is not None)
         served = reload.Served(
-            partial(source, own), files, lambda rules: gateway.check_policy(rules, settings, conditions)
+            partial(source, own),
+            files,
+            lambda rules: gateway.check_policy(rules, settings, conditions),
+            MemoryLedger if settings.ledger is None else partial(FileLedger, settings.ledger),
+            settings.burst,
         )
 
         def ready(here: str) -> None:
@@ -102,7 +108,8 @@ def serve(
             print_json(record) if as_json else typer.echo(format_start(record))
 
         app = gateway.create_app(settings, served, conditions=conditions)
-        run.serve(app, host, port, ready, **server_options(settings.limits, drain))
+        state = {"drain": app.state.drain, "tls": app.state.tls}
+        run.serve(app, host, port, ready, **state, **server_options(settings.limits, drain))
 
 
 @contextmanager

@@ -6,8 +6,10 @@ app = create_app(Settings(upstream="http://127.0.0.1:8000/v1"), Served(load, (pa
 import asyncio
 import json
 import logging
+import signal
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,7 +23,7 @@ from starlette.routing import Route
 
 from stakes.budgets.policy import Policy
 from stakes.calibration.certify.drift import Conditions
-from stakes.errors import BadInput
+from stakes.errors import BadInput, StakesError
 from stakes.gateway.monitoring import dashboard
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
@@ -29,13 +31,16 @@ from stakes.gateway.monitoring.probe import ProbeResult, probe, probe_until_know
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.shadow import Shadow, drift_conditions
 from stakes.gateway.monitoring.undecided import UndecidedTexts
-from stakes.gateway.proxy import actuators
+from stakes.gateway.proxy import actuators, sites
+from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.handler import Monitors, ProxyHandler
+from stakes.gateway.proxy.http_limits import Drain, OpenBodies
 from stakes.gateway.proxy.images import Workers
-from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Authenticator, Upstream
+from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
 from stakes.gateway.reload import Served, policy_warnings
+from stakes.gateway.secret_files import SecretFiles
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import count_tokens
 
@@ -73,6 +78,7 @@ def create_app(
     gateway = Gateway(settings, served, telemetry, conditions)
     app = Starlette(
         routes=[
+            Route("/v1/{path:path}", gateway.proxy),  # first, because nearly all requests are here
             Route("/healthz", gateway.healthz),
             Route("/readyz", gateway.readyz),
             Route("/metrics", gateway.show_metrics),
@@ -80,28 +86,30 @@ def create_app(
             *dashboard.routes(gateway.authenticator, gateway.monitors.recent, gateway.state),
             Route("/{path:path}", gateway.proxy),
         ],
+        middleware=sites.middleware(settings),
         lifespan=gateway.lifespan,
         exception_handlers={Refused: dashboard.refusal_reply},
     )
     app.state.metrics, app.state.workers, app.state.preparer = gateway.metrics, gateway.workers, gateway.preparer
+    app.state.drain, app.state.tls = gateway.drain.begin, gateway.secrets.tls
     return app
 
 
 @dataclass
 class Readiness:
-    """Whether the upstream answers, asked at most every few seconds; ``draining`` is set at shutdown.
+    """Whether the upstream answers, asked at most every few seconds, and the gateway is not shutting down.
 
     Any status below 500 counts, because a 401 comes from a server that works.
     """
 
     upstream: Upstream
-    draining: bool = False
+    drain: Drain
     _checked: float = -_FRESH_S
     _answers: bool = False
 
     async def check(self) -> tuple[bool, str]:
         """Whether requests can be served, and why not."""
-        if self.draining:
+        if self.drain.begun:
             return False, "shutting down"
         if time.monotonic() - self._checked > _FRESH_S:
             try:
@@ -132,8 +140,12 @@ class Gateway:
         recent = RecentDecisions(settings.keep_images)
         undecided = UndecidedTexts(settings.keep_undecided, settings.keep_undecided_hours)
         self.monitors = Monitors(self.metrics, log, recent, undecided, telemetry, shadow)
-        self.proxy = ProxyHandler(settings, self.authenticator, self.preparer, self.upstream, self.monitors)
-        self.readiness = Readiness(self.upstream)
+        self.drain, self.secrets = Drain(), SecretFiles(settings, self.authenticator)
+        self.proxy = ProxyHandler(
+            settings, self.authenticator, self.preparer, self.upstream, self.monitors, self.drain,
+            OpenBodies(settings.limits.open_bytes),
+        )  # fmt: skip
+        self.readiness = Readiness(self.upstream, self.drain)
         self.probe_result = ProbeResult(None, "not asked yet")
 
     @asynccontextmanager
@@ -141,10 +153,14 @@ class Gateway:
         """Open the upstream, watch the policy's files and probe; at the end close everything."""
         self.upstream.open()
         self._show_policy()
+        self._warn_of_secrets()
         settings, tasks = self.settings, []
         if self.served.files:
             watching = self.served.watch(settings.watch_s, self._reloaded)
             tasks.append(asyncio.create_task(watching, name="watch"))
+        if self.secrets.files:
+            tasks.append(asyncio.create_task(self._watch_secrets(), name="watch of keys"))
+        self._on_hangup(self._reload_all)
         if settings.probe:
             family = self.served.rules.policy.family
             probing = probe_until_known(lambda: probe(settings, self.upstream, self.preparer, family), self._probed)
@@ -156,7 +172,7 @@ class Gateway:
         try:
             yield
         finally:
-            self.readiness.draining = True
+            self.drain.begin()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -164,6 +180,7 @@ class Gateway:
                 await self.monitors.shadow.close()
             await self.upstream.session.close()
             self.workers.close()
+            await asyncio.to_thread(self.served.rules.close)
             if self.monitors.telemetry is not None:
                 await asyncio.to_thread(self.monitors.telemetry.close)
 
@@ -188,6 +205,43 @@ class Gateway:
         else:
             log.write("policy not reloaded; the old one stays in force", logging.ERROR, reason=result)
 
+    async def _watch_secrets(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.watch_s)
+            await self._reload_secrets()
+
+    async def _reload_secrets(self, force: bool = False) -> None:
+        log = self.monitors.log
+        try:
+            for event in await asyncio.to_thread(self.secrets.reload_if_changed, force):
+                log.write(event)
+                self._warn_of_secrets()
+        except StakesError as error:
+            log.write("keys or certificate not reloaded; the old ones stay in force", logging.ERROR, reason=str(error))
+
+    def _warn_of_secrets(self) -> None:
+        for sentence in self.secrets.warnings():
+            self.monitors.log.write(sentence, logging.WARNING)
+
+    async def _reload_all(self) -> None:
+        """Read the policy, the keys and the certificate again, changed or not."""
+        await self._reload_secrets(force=True)
+        result = await asyncio.to_thread(self.served.reload_if_changed, True)
+        self._reloaded("same" if result is None else result)
+
+    def _on_hangup(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``reload`` on SIGHUP, where the gateway has the main thread and the system such a signal."""
+        tasks: set[asyncio.Task[None]] = set()
+
+        def start() -> None:
+            task = asyncio.get_running_loop().create_task(reload(), name="reload")
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(self._log_failure)
+
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, start)
+
     def _probed(self, result: ProbeResult) -> None:
         self.probe_result = result
         self.metrics.probe.set({True: 1, False: 0, None: -1}[result.follows])
@@ -210,11 +264,11 @@ class Gateway:
 
     async def show_metrics(self, request: Request) -> Response:
         """The metrics in Prometheus's format."""
-        self.authenticator.check(request.headers.get("authorization", "").encode("latin-1"))
+        self.authenticator.check(dict(request.headers.raw))
         self.metrics.workers.set(self.workers.inside)
         if self.monitors.shadow is not None:
             self.monitors.shadow.state()
-        text = self.metrics.render(self.served.rules.controller.state())
+        text = self.metrics.render(self.served.rules.state())
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, _: Request) -> Response:

@@ -7,15 +7,18 @@ await served.watch(seconds=1, report=print)         # for as long as the gateway
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from stakes.budgets.allowance import Ledger, MemoryLedger
 from stakes.budgets.controller import Controller
 from stakes.budgets.controller_path import certified_budgets
 from stakes.budgets.digests import edited_parts
 from stakes.budgets.policy import Policy
 from stakes.errors import StakesError
+from stakes.gateway.accounts import Accounts, total_state
 from stakes.gateway.monitoring.logs import Log
+from stakes.gateway.proxy.clients import Client
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.ladder import ladder
 from stakes.vision.geometry.tiles import AnyRes
@@ -43,11 +46,41 @@ class Rules:
 
     policy: Policy
     controller: Controller
+    accounts: Accounts
 
     @classmethod
-    def of(cls, policy: Policy, after: "Rules | None" = None) -> "Rules":
+    def of(
+        cls,
+        policy: Policy,
+        after: "Rules | None" = None,
+        ledger: Callable[[int], Ledger] = MemoryLedger,
+        burst: int | None = None,
+    ) -> "Rules":
         """The rules of a policy; they continue the total of ``after``, so that swapping files saves no tokens."""
-        return cls(policy, Controller.from_policy(policy, after=after.controller if after else None))
+        made: list[Ledger] = []
+
+        def make(burst: int) -> Ledger:
+            made.append(ledger(burst))
+            return made[0]
+
+        controller = Controller.from_policy(policy, burst, after=after.controller if after else None, ledger=make)
+        common = after.accounts.ledger if after else made[0]
+        return cls(policy, controller, Accounts(policy, common, after.accounts if after else None))
+
+    def account(self, client: Client) -> Controller:
+        """The controller that a client's images are paid from: its own, if its key has a share."""
+        share = client.key.share
+        return self.controller if share is None else self.accounts.of(client.name, share)
+
+    def close(self) -> None:
+        """Return to the ledger what is in hand, at the end of the process."""
+        for controller in (*self.accounts.all(), self.controller):
+            controller.close()
+
+    def state(self) -> dict[str, float]:
+        """The controller's state, with the images and tokens of all accounts."""
+        others = self.accounts.all()
+        return total_state(self.controller, others) if others else self.controller.state()
 
 
 @dataclass
@@ -60,28 +93,30 @@ class Served:
     source: Callable[[], Policy]
     files: tuple[Path, ...] = ()
     check: Callable[[Policy], None] = lambda _: None
+    ledger: Callable[[int], Ledger] = MemoryLedger
+    burst: int | None = None
     rules: Rules = field(init=False)
     _stamp: tuple[tuple[int, int, int], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._stamp = tuple(map(_stamp_of, self.files))
+        self._stamp = tuple(map(file_stamp, self.files))
         policy = self.source()
         self.check(policy)
-        self.rules = Rules.of(policy)
+        self.rules = Rules.of(policy, ledger=self.ledger, burst=self.burst)
 
-    def reload_if_changed(self) -> str | None:
+    def reload_if_changed(self, force: bool = False) -> str | None:
         """Reload if a file changed: "loaded", "same" budgets, or why it is not used; None where nothing changed."""
-        stamp = tuple(map(_stamp_of, self.files))
-        if stamp == self._stamp:
+        stamp = tuple(map(file_stamp, self.files))
+        if stamp == self._stamp and not force:
             return None
         self._stamp = stamp
         try:
             policy = self.source()
             self.check(policy)
             if _same_budgets(policy, self.rules.policy):  # the controller's state continues
-                self.rules = Rules(policy, self.rules.controller)
+                self.rules = replace(self.rules, policy=policy)
                 return "same"
-            self.rules = Rules.of(policy, after=self.rules)
+            self.rules = Rules.of(policy, after=self.rules, burst=self.burst)
         except StakesError as error:
             return str(error)
         except Exception as error:  # a file may hold anything: endless nesting, numbers that overflow
@@ -109,7 +144,7 @@ def _same_budgets(one: Policy, other: Policy) -> bool:
     return same and certified_budgets(one) == certified_budgets(other)  # another signal may end a certificate
 
 
-def _stamp_of(path: Path) -> tuple[int, int, int]:
+def file_stamp(path: Path) -> tuple[int, int, int]:
     """Time, size and inode of a file; the inode changes when a file is replaced by a rename."""
     try:
         stat = path.stat()

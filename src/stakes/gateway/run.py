@@ -7,6 +7,7 @@ serve(app, "127.0.0.1", 8000)                     # until Ctrl-C
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import sys
@@ -28,7 +29,7 @@ event loop by as much while a worker thread reads a long prompt."""
 
 @contextmanager
 def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Iterator[str]:
-    """The app in a thread; gives its address. ``port`` 0: any that is free. ``options``: uvicorn's own."""
+    """The app in a thread; gives its address. ``port`` 0: any that is free. ``options``: as for ``serve``."""
     with _bound(host, port) as listening:
         server = _server(app, options)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True, name="stakes-server")
@@ -38,20 +39,23 @@ def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) ->
                 raise StakesError("the server did not start; see its log")
             time.sleep(0.005)
         try:
-            yield _address(listening)
+            yield _address(listening, options)
         finally:
             server.should_exit = True
             thread.join()
 
 
 def serve(app: Any, host: str, port: int, ready: Callable[[str], None] | None = None, **options: Any) -> None:
-    """The app in this thread, until it is interrupted; ``ready`` gets the address once the port is bound."""
+    """The app in this thread, until it is interrupted; ``ready`` gets the address once the port is bound.
+
+    ``options``: uvicorn's own; ``drain``: called when the server begins to shut down; ``tls``: the context for https.
+    """
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()  # a full collection that walks modules and vocabularies, too, stops the event loop for 40 ms
     with _bound(host, port) as listening:
         if ready is not None:
-            ready(_address(listening))
+            ready(_address(listening, options))
         _server(app, options).run([listening])
 
 
@@ -61,7 +65,29 @@ def _server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
         "log_level": "warning", "access_log": False, "lifespan": "on", "timeout_keep_alive": 75,
         "timeout_graceful_shutdown": 5,
     }  # fmt: skip
-    return uvicorn.Server(uvicorn.Config(app, **{**usual, **options}))
+    own = {name: options[name] for name in options if name not in ("drain", "tls")}
+    config = uvicorn.Config(app, **{**usual, **own})
+    config.load()
+    config.ssl = options.get("tls")
+    return DrainingServer(config, options.get("drain"))
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that still listens while its requests end, so that health checks see that it is shutting down."""
+
+    def __init__(self, config: uvicorn.Config, drain: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._drain = drain
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for the requests that have begun, at most as long as uvicorn does, then close."""
+        if self._drain is not None:
+            self._drain()
+            ends = time.monotonic() + (self.config.timeout_graceful_shutdown or 0)
+            while self.server_state.tasks and not self.force_exit and time.monotonic() < ends:
+                await asyncio.sleep(0.02)
+            self.config.timeout_graceful_shutdown = 1
+        await super().shutdown(sockets)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -78,6 +104,7 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _address(listening: socket.socket) -> str:
+def _address(listening: socket.socket, options: dict[str, Any]) -> str:
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if options.get("tls") is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -3,6 +3,7 @@
 Settings(upstream="http://127.0.0.1:8000/v1", mode="observe", limits=Limits(images=8))
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import field_validator, model_validator
 
 from stakes.errors import BadInput
 from stakes.gateway.options import Option, Section, positive, setting
+from stakes.gateway.proxy.clients import parse_keys, read_keys
 from stakes.vision.image import MAX_PIXELS
 
 Mode = Literal["observe", "enforce"]
@@ -22,17 +24,6 @@ Remote = Literal["pass", "refuse"]
 Unread = Literal["refuse", "pass"]
 Grounding = Literal["budget", "pass", "refuse"]
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-
-
-def read_keys(path: Path) -> tuple[str, ...]:
-    """Keys from a file, one a line; a file, because a key on the command line shows in the list of processes."""
-    try:
-        keys = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-    except (OSError, ValueError):
-        raise BadInput(f"no keys can be read from {path}") from None
-    if not keys:
-        raise BadInput(f"{path} holds no key; write one a line")
-    return keys
 
 
 class Limits(Section):
@@ -49,6 +40,10 @@ class Limits(Section):
     )
     request_pixels: int = positive(250_000_000, "Most pixels in all images of a request that are decoded.")
     side: int = positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
+    text_bytes: int = positive(4 << 20, "Largest request without its images.")
+    json_values: int = positive(100_000, "Most commas, brackets or quotes of one kind in a body.")
+    json_escapes: int = positive(1_000_000, "Most backslashes in a body.")
+    open_bytes: int = positive(256 << 20, "Bytes of all bodies at a time; beyond it the gateway returns 503.")
     header_bytes: int = positive(32 << 10, "Largest headers in bytes.")
     header_s: float = positive(20.0, "Seconds until the headers are complete.")
     body_s: float = positive(60.0, "Seconds until the body is complete.")
@@ -112,15 +107,25 @@ class Settings(Section):
     )
     client_keys: tuple[str, ...] = setting(
         (),
-        "Keys that clients need, one a line. Default: the client's key is passed on.",
-        Option("key_file", Path, None, parse=read_keys),
+        "Keys that clients need, as lines of a key file.",
         repr=False,
     )
-    upstream_key: str | None = setting(
+    key_file: Path | None = setting(
         None,
-        "The key that the gateway sends to the upstream.",
-        Option("upstream_key_file", Path, parse=lambda path: read_keys(path)[0]),
-        repr=False,
+        "Keys that clients need, one a line, each with a name before it and limits after it if you like: "
+        "team-a KEY rpm=60 tpm=100000 share=0.25. Default: the client's key is passed on.",
+        Option(),
+    )
+    upstream_key: str | None = setting(None, "The key that the gateway sends to the upstream.", repr=False)
+    upstream_key_file: Path | None = setting(
+        None, "The file of the key that the gateway sends to the upstream.", Option()
+    )
+    tls_cert: Path | None = setting(None, "A certificate chain in PEM, to serve https; with --tls-key.", Option())
+    tls_key: Path | None = setting(None, "The certificate's key in PEM.", Option())
+    allow_origins: tuple[str, ...] = setting(
+        (),
+        "An origin whose web pages may use the gateway, such as https://chat.example.com; repeatable.",
+        Option("allow_origin", list[str], None, parse=tuple),
     )
     allow_bypass: bool = setting(
         True,
@@ -149,6 +154,17 @@ class Settings(Section):
     )
     keep_undecided_hours: float = positive(
         24.0, "Hours after which a text of --keep-undecided is dropped.", Option(least=0.01)
+    )
+    burst: int | None = setting(
+        None,
+        "Tokens that the total may run ahead of the mean. Default: the policy's, else 32 mean budgets.",
+        Option(kind=int, least=0),
+        ge=0,
+    )
+    ledger: Path | None = setting(
+        None,
+        "A file that keeps the total over restarts and crashes. Default: the total begins anew with the process.",
+        Option(kind=Path),
     )
     telemetry: str | None = setting(
         None, "OpenTelemetry to console, to an http(s) address of OTLP, or global.", Option()
@@ -179,17 +195,50 @@ class Settings(Section):
         server_name(self.upstream, self.upstream_key)
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_key_files(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The keys of the files; both files are read again when they change."""
+        read: dict[str, Any] = {}
+        if values.get("key_file") is not None:
+            read["client_keys"] = read_keys(Path(values["key_file"]))
+        if values.get("upstream_key_file") is not None:
+            read["upstream_key"] = read_keys(Path(values["upstream_key_file"]))[0]
+        return {**values, **read}
+
+    @model_validator(mode="after")
+    def _whole_certificate(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise BadInput("give --tls-cert and --tls-key together, or neither")
+        return self
+
     @field_validator("client_keys")
     @classmethod
     def _valid_keys(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
-        for key in keys:
-            if len(key) < 8 or not (key.isascii() and key.isprintable()) or " " in key:
-                raise BadInput("a client key is at least 8 printable characters without spaces; one of these is not")
+        parse_keys(keys)
         return keys
+
+    @field_validator("allow_origins")
+    @classmethod
+    def _valid_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not re.fullmatch(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?", origin):
+                raise BadInput(f"an origin is a scheme and a host in lower case, as https://a.example, not {origin!r}")
+        return origins
+
+    @property
+    def lends_key(self) -> bool:
+        """Whether every client gets the upstream's key without a key of its own."""
+        return bool(self.upstream_key) and not self.client_keys
+
+    @property
+    def answers_browsers(self) -> bool:
+        """Whether the gateway decides which web pages may read its responses, in place of the upstream."""
+        return bool(self.upstream_key or self.client_keys or self.allow_origins)
 
     def check_host(self, host: str) -> None:
         """Refuse to lend the upstream's key to everybody who reaches the port; loopback needs no client keys."""
-        if self.upstream_key and not self.client_keys and host not in LOOPBACK:
+        if self.lends_key and host not in LOOPBACK:
             raise BadInput(
                 f"on {host} anybody could spend the upstream's key; give client keys as well, or listen on 127.0.0.1"
             )

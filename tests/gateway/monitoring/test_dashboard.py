@@ -13,9 +13,10 @@ from PIL import Image
 from tests.gateway.gateways import HIGH, PAGE, Gateway, ask, dumped, encoded, gateway, page, policy, url_of
 from tests.gateway.upstream import Seen, Upstream, Wire, image_sizes
 
-from stakes.gateway.monitoring import dashboard, recent
+from stakes.gateway.monitoring import recent
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.proxy.decide import ImagePair, RequestPlan
+from stakes.gateway.proxy.sites import is_local
 from stakes.gateway.reload import Rules
 
 FILES = (
@@ -182,7 +183,7 @@ def test_a_remote_peer_is_not_this_machine(peer: str, local: bool) -> None:
     from starlette.requests import Request
 
     scope = {"type": "http", "headers": [(b"host", b"localhost")], "client": (peer, 1)}
-    assert dashboard.is_local(Request(scope)) is local
+    assert is_local(Request(scope)) is local
 
 
 def test_with_keys_the_dashboard_is_open_and_its_numbers_are_not(upstream: Upstream, http: httpx.Client) -> None:

@@ -64,7 +64,7 @@ def test_hop_by_hop_headers_are_dropped_in_both_directions(
     assert not arrived & {"x-drop", "te", "proxy-authorization", "keep-alive", "x-stakes-tier", "x-stakes-bypass"}
     assert upstream.last.header("x-keep") == "yes"
     assert upstream.last.header("host") == upstream.url.split("/")[2]
-    assert reply.headers["x-request-id"] == "7"
+    assert reply.headers["x-upstream-request-id"] == "7"
     assert reply.headers.get_list("set-cookie") == ["a=1", "b=2"]
     assert not {"x-secret", "keep-alive", "proxy-authenticate", "x-stakes-tier"} & set(reply.headers)
 

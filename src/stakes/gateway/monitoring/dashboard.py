@@ -5,7 +5,6 @@ name that resolves to 127.0.0.1 is how web pages reach into machines), and no pr
 with keys of its own shows the empty dashboard to everybody and its numbers to whoever has a key.
 """
 
-import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,14 +18,14 @@ from starlette.routing import Route
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.undecided import UndecidedShare, UndecidedTexts
+from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused, error_body
-from stakes.gateway.proxy.upstream import Authenticator
+from stakes.gateway.proxy.sites import is_local
 from stakes.gateway.reload import Rules, policy_warnings
 
 ASSETS = Path(__file__).with_name("assets")
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 TOKEN_COUNTS = ("native", "budgeted", "predicted", "saved", "actual")
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -44,7 +43,7 @@ def routes(
 
     def check_access(request: Request) -> None:
         if authenticator.own:
-            authenticator.check(request.headers.get("authorization", "").encode("latin-1"))
+            authenticator.check(dict(request.headers.raw))
         elif not is_local(request):
             raise Refused(
                 403,
@@ -87,25 +86,9 @@ def refusal_reply(_: Request, error: Exception) -> Response:
     return Response(body, error.status, media_type="application/json", headers=_HEADERS)
 
 
-def is_local(request: Request) -> bool:
-    """Whether a request was made on this machine, to a name of this machine, without a proxy."""
-    if request.client is None or any(name in request.headers for name in _FORWARDED):
-        return False
-    host = request.headers.get("host", "")
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
-    return _is_loopback(request.client.host) and (name.lower() == "localhost" or _is_loopback(name))
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def state(metrics: Metrics, rules: Rules, recent: RecentDecisions) -> dict[str, Any]:
     """Counters since the start, the controller and the last decisions, as one JSON object."""
-    policy, controller = rules.policy, rules.controller.state()
+    policy, controller = rules.policy, rules.state()
     tokens: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(TOKEN_COUNTS, 0))
     for labels, value in _samples(metrics.tokens):
         tokens[labels["tier"]][labels["kind"]] = value

@@ -57,7 +57,7 @@ class RecentDecisions:
         }  # fmt: skip
         self._decisions.appendleft(RecentDecision(self._count, record, plan.pairs if with_text else []))
         if plan.booked:
-            total = plan.rules.controller.state()
+            total = plan.rules.controller.state() if plan.client is None else plan.rules.state()
             self._means.append((int(total["images"]), round(total["mean"], 2)))
         self._drop_images()
 

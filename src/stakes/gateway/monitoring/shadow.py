@@ -29,6 +29,7 @@ from stakes.calibration.certify.drift import Conditions, DriftMonitor, same_answ
 from stakes.errors import BadInput
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.proxy.clients import CREDENTIALS
 from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.http_limits import unpack
@@ -191,7 +192,8 @@ def drift_unit(received: ReceivedRequest) -> str:
     if group := headers.get(b"x-stakes-group", b"").strip():
         parts = (b"group", group)
     else:
-        parts = (b"client", headers.get(b"authorization", b"") + b" " + received.client.encode())
+        keys = b" ".join(headers.get(name, b"") for name in CREDENTIALS)
+        parts = (b"client", keys + b" " + received.client.encode())
     return hashlib.blake2b(b" ".join(parts), digest_size=8).hexdigest()
 
 

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stakes.budgets.controller import Grant
+from stakes.budgets.controller import Controller, Grant
 from stakes.budgets.policy import Policy
+from stakes.gateway.proxy.clients import Client
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.request import Call, ClientHints, encode_header
 from stakes.gateway.proxy.scan import Api
@@ -61,6 +62,7 @@ class RequestPlan:
 
     api: Api
     rules: Rules
+    client: Client | None = None
     tier: str = ""
     why: str = ""
     decided: bool = True
@@ -75,11 +77,17 @@ class RequestPlan:
     fetched: bool = False  # whether an image was fetched from another host
     grant: Grant | None = None
     booked: int | None = None
+    taken: int = 0  # counted against the client's limit
     fit_s: float = 0.0
     model: str = ""
     question: str = field(default="", repr=False)
     example: str = field(default="", repr=False)
     pairs: list[ImagePair] = field(default_factory=list, repr=False)  # empty unless the dashboard keeps images
+
+    @property
+    def controller(self) -> Controller:
+        """The controller that pays: the one of all, or that of the client's own account."""
+        return self.rules.controller if self.client is None else self.rules.account(self.client)
 
     @property
     def images(self) -> int:
@@ -100,10 +108,25 @@ class RequestPlan:
 
     def settle(self, read: bool) -> None:
         """Book the tokens if the model may have read the images, or else return the grant; once."""
-        grant, self.grant, controller = self.grant, None, self.rules.controller
+        grant, self.grant, controller = self.grant, None, self.controller
         if grant is not None:
             self.booked = sum(self.predicted) if read else 0
             controller.settle(grant, self.booked) if read else controller.cancel(grant)
+        if self.client is not None and not read:
+            taken, self.taken = self.taken, 0
+            self.client.give_back(taken)
+
+    def take(self) -> None:
+        """Count the tokens that are sent against the client's limit; 429, and the grant returned, beyond it."""
+        if self.client is None:
+            return
+        tokens = sum(self.predicted if self.outcome in ("fitted", GROUNDING) else self.natives)
+        try:
+            self.client.take(tokens)
+        except Refused:
+            self.settle(read=False)
+            raise
+        self.taken = tokens
 
     def headers(self, mode: str) -> list[tuple[bytes, bytes]]:
         """The ``x-stakes-`` headers of the response; the numbers of several images are separated by commas."""

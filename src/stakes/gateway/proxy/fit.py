@@ -17,6 +17,7 @@ from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.proxy import actuators
+from stakes.gateway.proxy.clients import Client
 from stakes.gateway.proxy.decide import GROUNDING, ImagePair, RequestPlan, TierChoice, choose_tier, images_digest
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import (
@@ -30,8 +31,9 @@ from stakes.gateway.proxy.images import (
     measure_bytes,
     predict_fit,
 )
-from stakes.gateway.proxy.remote import Fetcher, read_url
-from stakes.gateway.proxy.request import Call, ClientHints, count_unread, dump, dump_images, parse, read_call
+from stakes.gateway.proxy.json_limits import count_within, parse_within
+from stakes.gateway.proxy.remote import Fetcher, check_remote, read_url
+from stakes.gateway.proxy.request import Call, ClientHints, dump, dump_images, read_call
 from stakes.gateway.proxy.scan import Action, Api, ImageRef, other_may_hold_image
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
@@ -53,14 +55,14 @@ class Preparer:
     """Makes the plans of one gateway."""
 
     def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: Metrics, log: Log) -> None:
-        self._settings, self._served, self._workers = settings, served, workers
+        self._settings, self._served, self.workers = settings, served, workers
         self._metrics, self._log = metrics, log
-        self._observing = settings.mode == "observe"
+        self._observing, self._bounds = settings.mode == "observe", settings.bounds
         self.fetcher = Fetcher(settings.remote_hosts, settings.limits.image_bytes)
 
-    async def prepare(self, api: Api, body: bytes, hints: ClientHints) -> RequestPlan:
+    async def prepare(self, api: Api, body: bytes, hints: ClientHints, client: Client | None = None) -> RequestPlan:
         """The plan of one request that may hold images; ``Refused`` where it is not forwarded."""
-        plan = RequestPlan(api, self._served.rules)
+        plan = RequestPlan(api, self._served.rules, client)
         if hints.bypass:
             return await self._bypass(plan, body)
         began = time.perf_counter()
@@ -75,13 +77,14 @@ class Preparer:
             plan.outcome, plan.why, plan.body = "uncompressed", refusal.code.replace("_", " "), None
             plan.budgets, plan.predicted, plan.scales = (), (), ()
         plan.fit_s = time.perf_counter() - began
+        plan.take()
         return plan
 
     async def prepare_other(self, action: Action, body: bytes, hints: ClientHints) -> RequestPlan | None:
         """The plan of a request on a path that is not read; None where nothing in it may be an image."""
         if action != "refuse" and not other_may_hold_image(body):
             return None
-        count = 1 if action == "refuse" else await self._workers.run(count_unread, body)
+        count = 1 if action == "refuse" else await self.workers.run(count_within, body, self._settings.limits)
         if not count:
             return None
         plan = RequestPlan("other", self._served.rules, outcome="uncompressed", unmeasured=count)
@@ -117,20 +120,25 @@ class Preparer:
     async def _bypass(self, plan: RequestPlan, body: bytes) -> RequestPlan:
         self._check_bypass()
         plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
+        call: Call | None = None
         try:
-            call = await self._workers.run(lambda: read_call(plan.api, parse(body)))
+            call = await self.workers.run(lambda: read_call(plan.api, parse_within(body, self._settings.limits)))
             if not call.count:
                 plan.outcome = "text"
                 return plan
-            _, images = await self._workers.run(self._measure, call, plan.rules.policy.family)
+            _, images = await self.workers.run(self._measure, call, plan.rules.policy.family)
             plan.natives = [image.native for image in images]
             plan.unmeasured = call.count - len(images)
         except Refused:  # it is forwarded whatever it holds; what cannot be measured is counted as unmeasured
             plan.unmeasured = max(plan.unmeasured, 1)
+        for ref in () if call is None or self._observing else call.images:
+            if not is_data_url(ref.url):
+                check_remote(ref.url)  # an address is followed by the upstream, bypassed or not
+        plan.take()
         return plan
 
     async def _prepare(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> None:
-        call, choice = await self._workers.run(self._read, plan, body, hints)
+        call, choice = await self.workers.run(self._read, plan, body, hints)
         plan.unmeasured = call.count
         if not plan.unmeasured:
             return
@@ -139,7 +147,7 @@ class Preparer:
         plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
         self._check_readable(call)
         plan.fetched = await self._fetch(call, policy.family)
-        refs, images = await self._workers.run(self._measure, call, policy.family)
+        refs, images = await self.workers.run(self._measure, call, policy.family)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
         if self._settings.keep_images:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
@@ -147,7 +155,7 @@ class Preparer:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
             if choice.tier == GROUNDING:
                 self._grant_native(plan)
-            plan.body = await self._workers.run(dump, call.record) if plan.fetched else None
+            plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
         else:
             fitted = await self._fit_to_grant(plan, call, refs, images, choice)
@@ -164,13 +172,13 @@ class Preparer:
     ) -> list[FittedImage]:
         """Get a grant for the images and fit them to it."""
         self._check_pixels(images)
-        plan.grant = plan.rules.controller.grant(choice.tier, plan.natives, choice.budget)
+        plan.grant = plan.controller.grant(choice.tier, plan.natives, choice.budget)
         plan.budgets = plan.grant.budgets
         if plan.grant.reason:
             plan.why = f"{plan.why}; {plan.grant.reason}"
         abandoned, family = Event(), plan.rules.policy.family
         try:
-            plan.body, fitted = await self._workers.run(
+            plan.body, fitted = await self.workers.run(
                 self.fit, call, refs, images, plan.budgets, family, self._observing, abandoned
             )
         finally:
@@ -187,7 +195,7 @@ class Preparer:
             return
         tiers = plan.rules.policy.tiers
         most_expensive = max(tiers, key=lambda name: tiers[name].cost)
-        plan.grant = plan.rules.controller.grant(most_expensive, plan.natives, max(plan.natives))
+        plan.grant = plan.controller.grant(most_expensive, plan.natives, max(plan.natives))
         plan.budgets = plan.grant.budgets
         if sum(plan.budgets) < sum(plan.natives):
             message = f"native sizes take {sum(plan.natives)} tokens, and {sum(plan.budgets)} are left for them now"
@@ -207,7 +215,7 @@ class Preparer:
 
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
-        call, policy = read_call(plan.api, parse(body)), plan.rules.policy
+        call, policy = read_call(plan.api, parse_within(body, self._settings.limits)), plan.rules.policy
         if not call.count:
             return call, TierChoice("", "")
         digest = "" if policy.per_request is None else images_digest(ref.url for ref in call.images)
@@ -227,18 +235,20 @@ class Preparer:
                 if self._observing:
                     continue  # observing changes nothing, so nothing is fetched either
                 data = await self.fetcher.fetch(ref.url)
-                image = await self._workers.run(measure_bytes, data, family, self._settings.limits)
-                ref.url, fetched = await self._workers.run(data_url, image.data, image.format), True
+                image = await self.workers.run(measure_bytes, data, family, self._settings.limits)
+                ref.url, fetched = await self.workers.run(data_url, image.data, image.format), True
             elif self._settings.remote == "refuse":
                 raise Refused(422, "remote_image", "remote images are not accepted; send the image as a data URL")
+            else:
+                check_remote(ref.url)
         return fetched
 
     def _measure(self, call: Call, family: str) -> tuple[list[ImageRef], list[MeasuredImage]]:
         """The images that are fitted; with pixels, ``detail: low`` counts where the family defines it."""
         by_pixels = self._settings.actuator == "pixels"
         refs = [ref for ref in call.images if is_data_url(ref.url)]
-        limits, bounds = self._settings.limits, self._settings.bounds
-        return refs, [measure(ref.url, family, limits, by_pixels and ref.detail, bounds) for ref in refs]
+        limits = self._settings.limits
+        return refs, [measure(ref.url, family, limits, by_pixels and ref.detail, self._bounds) for ref in refs]
 
     def _check_pixels(self, images: Sequence[MeasuredImage]) -> None:
         """Refuse a request whose images would take too long to decode; other actuators and observing decode none."""

@@ -9,7 +9,8 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from starlette.types import Receive, Scope, Send
@@ -19,13 +20,23 @@ from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.shadow import Shadow
 from stakes.gateway.monitoring.undecided import UndecidedTexts
+from stakes.gateway.proxy.clients import Authenticator, Client
 from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
-from stakes.gateway.proxy.http_limits import ClientGone, DisconnectWatcher, ResponseSender, read_body, unpack
+from stakes.gateway.proxy.http_limits import (
+    ClientGone,
+    DisconnectWatcher,
+    Drain,
+    OpenBodies,
+    ResponseSender,
+    read_body,
+    request_id,
+    unpack,
+)
 from stakes.gateway.proxy.request import ClientHints, ReceivedRequest, check_names, headers_of
-from stakes.gateway.proxy.scan import READ, Action, Api, may_hold_image, route_of, stream_api
-from stakes.gateway.proxy.upstream import Authenticator, Dropped, SentBody, Upstream, is_stream
+from stakes.gateway.proxy.scan import READ, Action, Api, may_hold_image, stream_api
+from stakes.gateway.proxy.upstream import Dropped, SentBody, Upstream, is_stream
 from stakes.gateway.proxy.usage import Usage, UsageReader, compare_usage, settle_images, settle_request
 from stakes.gateway.settings import Settings
 
@@ -45,14 +56,21 @@ class Monitors:
     shadow: Shadow | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class ActiveRequest:
-    """A request in progress; ``began`` is on the clock of ``time.perf_counter``."""
+    """A request in progress; ``began`` is on the clock of ``time.perf_counter``; ``client`` is set once it is known."""
 
     scope: Scope
     send: ResponseSender
     began: float
     trace: "Trace | None"
+    client: Client | None = None
+    held: int = 0  # bytes of its body in memory
+
+    def about(self) -> dict[str, Any]:
+        """What every line of the log says about it."""
+        name = None if self.client is None else self.client.name
+        return {"path": self.scope.get("path"), "request_id": self.send.request_id.decode("ascii"), "client": name}
 
     def seconds(self) -> float:
         """The time since the request began."""
@@ -68,12 +86,18 @@ class ProxyHandler:
     preparer: Preparer
     upstream: Upstream
     monitors: Monitors
+    drain: Drain
+    bodies: OpenBodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request: it is answered once, or its connection is closed."""
         began, metrics, telemetry = time.perf_counter(), self.monitors.metrics, self.monitors.telemetry
-        trace = telemetry.begin(scope["headers"]) if telemetry and self._action(scope) in READ else None
-        active = ActiveRequest(scope, ResponseSender(send), began, trace)
+        trace = (
+            telemetry.begin(scope["headers"])
+            if telemetry and self.upstream.action(scope["method"], scope["raw_path"]) in READ
+            else None
+        )
+        active = ActiveRequest(scope, ResponseSender(send, request_id(scope["headers"])), began, trace)
         client = DisconnectWatcher(receive, active.send)
         plan: RequestPlan | None = None
         problem = None
@@ -88,7 +112,7 @@ class ProxyHandler:
             metrics.requests.labels("", "broken_off").inc()
             if isinstance(error, Dropped):
                 event = "the upstream broke off its response"
-                self.monitors.log.write(event, logging.WARNING, path=scope.get("path"), reason=str(error))
+                self.monitors.log.write(event, logging.WARNING, **active.about(), reason=str(error))
         except asyncio.CancelledError:
             if not client.fired:
                 problem = "cancelled"
@@ -99,11 +123,12 @@ class ProxyHandler:
                 metrics.requests.labels("", "cancelled").inc()
         except Exception as error:
             problem = "internal_error"
-            self.monitors.log.write("request failed", logging.ERROR, failure=error, path=scope.get("path"))
+            self.monitors.log.write("request failed", logging.ERROR, failure=error, **active.about())
             if active.send.status is not None:
                 raise
             await self._refuse(active, Refused(500, "internal_error", "the gateway failed"))
         finally:
+            self.bodies.bytes -= active.held
             client.stop()
             if trace is not None:
                 trace.end(active.send.status, problem)
@@ -115,18 +140,21 @@ class ProxyHandler:
         """Forward the request and relay the response; the plan, or None for a request without images."""
         scope, limits = active.scope, self.settings.limits
         headers = headers_of(scope)
-        self.authenticator.check(headers.get(b"authorization"))
+        self._admit(active, headers)
         url = self.upstream.address(scope["raw_path"], scope["query_string"])
-        body = await read_body(receive, headers.get(b"content-length"), limits.body_bytes, limits.body_s)
+        body = await read_body(
+            receive, headers.get(b"content-length"), limits.body_bytes, limits.body_s, partial(self._hold, active)
+        )
         client.start()
         encoding = headers.get(b"content-encoding", b"").strip().lower()
         client_address = str((scope.get("client") or ("",))[0])
         received = ReceivedRequest(url, scope["headers"], body, encoding, client_address)
-        action = self._action(scope)
-        plan = await self._plan(action, received, headers)
+        action = self.upstream.action(scope["method"], scope["raw_path"])
+        plan = await self._plan(action, received, headers, active)
         if plan is not None and plan.body is not None:
             body = plan.body
         forwarded = self.upstream.headers(received.headers, changed=body is not received.body)
+        forwarded["x-request-id"] = active.send.request_id.decode("ascii")
         if active.trace is not None:
             active.trace.inject(forwarded)
         sent = SentBody(body)
@@ -138,22 +166,30 @@ class ProxyHandler:
             raise
         try:
             if plan is None:
-                await self._relay_text(active, response, stream_api(action, url.path))
+                await self._relay_text(
+                    active, response, stream_api(action, url.path) if is_stream(response) else "other"
+                )
             else:
                 await self._relay_images(active, response, plan, received)
         finally:
             response.release() if active.send.over else response.close()
         return plan
 
-    def _action(self, scope: Scope) -> Action:
-        """What is done with the body, by the path at the upstream; a path that is refused has none."""
-        try:
-            return route_of(scope["method"], self.upstream.path(scope["raw_path"]))
-        except Refused:
-            return "pass"
+    def _admit(self, active: ActiveRequest, headers: Mapping[bytes, bytes]) -> None:
+        """Find the client, and refuse it without a key, beyond its limit, or while the gateway shuts down."""
+        if self.authenticator.own:
+            active.client = self.authenticator.check(headers)
+        if self.drain.begun:
+            raise Refused(503, "draining", "this gateway is shutting down; ask again", retry_after=1)
+        if active.client is not None:
+            active.client.admit()
+
+    def _hold(self, active: ActiveRequest, count: int) -> None:
+        """Count bytes of this request as being in memory until it is over."""
+        active.held += self.bodies.add(count)
 
     async def _plan(
-        self, action: Action, received: ReceivedRequest, headers: Mapping[bytes, bytes]
+        self, action: Action, received: ReceivedRequest, headers: Mapping[bytes, bytes], active: ActiveRequest
     ) -> RequestPlan | None:
         """The plan; None where the request holds no image."""
         if action == "pass" or not received.body:
@@ -164,7 +200,10 @@ class ProxyHandler:
         if hints.bypass:
             self.monitors.metrics.bypasses.inc()
         try:
-            text = unpack(received.body, received.encoding, self.settings.limits.body_bytes)
+            text = received.body
+            if received.encoding:
+                text = await self.preparer.workers.run(unpack, text, received.encoding, self.settings.limits.body_bytes)
+                self._hold(active, len(text))
         except Refused:
             if not (self.settings.mode == "observe" or hints.bypass):
                 raise
@@ -173,7 +212,7 @@ class ProxyHandler:
             return await self.preparer.prepare_other(action, text, hints)
         if not may_hold_image(text):
             return None
-        plan = await self.preparer.prepare(action, text, hints)
+        plan = await self.preparer.prepare(action, text, hints, active.client)
         if plan.outcome == "text":
             return None
         self.monitors.metrics.fit_seconds.observe(plan.fit_s)
@@ -228,7 +267,7 @@ class ProxyHandler:
         if plan.example:
             self.monitors.undecided.add(plan.example)
         log.write(
-            "request", path=active.scope["path"], status=status, result=result, **plan.decision(),
+            "request", **active.about(), status=status, result=result, **plan.decision(),
             why=plan.why if log.questions else without_quotes(plan.why), images=plan.images, counted=counted,
             booked=plan.booked, fit_ms=round(1000 * plan.fit_s, 1), ms=round(ms, 1),
             question=plan.question if log.questions else None,
@@ -237,8 +276,8 @@ class ProxyHandler:
     async def _refuse(self, active: ActiveRequest, refusal: Refused) -> None:
         self.monitors.metrics.rejects.labels(refusal.code).inc()
         self.monitors.metrics.requests.labels("", "refused").inc()
-        path, status = active.scope.get("path"), refusal.status
-        self.monitors.log.write("refused", logging.WARNING, path=path, status=status, reason=refusal.code)
+        status = refusal.status
+        self.monitors.log.write("refused", logging.WARNING, **active.about(), status=status, reason=refusal.code)
         headers, body = refusal.reply()
         await active.send({"type": "http.response.start", "status": status, "headers": headers})
         await active.send({"type": "http.response.body", "body": body, "more_body": False})

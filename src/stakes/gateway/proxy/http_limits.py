@@ -6,9 +6,13 @@ client's framing never reaches the upstream, so requests cannot be smuggled by a
 """
 
 import asyncio
+import re
 import zlib
 from asyncio import TimerHandle, Transport
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
+from os import urandom
 from typing import Any
 
 from starlette.types import Message, Receive, Send
@@ -16,6 +20,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from stakes.gateway.proxy.errors import Refused, error_body
 from stakes.gateway.settings import Limits
+
+Headers = Iterable[tuple[bytes, bytes]]
+_ID = re.compile(rb"[!-~]{1,128}")
 
 
 def server_options(limits: Limits, drain_s: float = 30.0) -> dict[str, Any]:
@@ -139,8 +146,25 @@ class ClientGone(Exception):
     """The client disconnected before its request was complete."""
 
 
-async def read_body(receive: Receive, stated: bytes | None, most: int, seconds: float) -> bytes:
-    """All bytes of the body; ``stated`` is its Content-Length, which is used only to refuse early."""
+class OpenBodies:
+    """Counts the bytes of all bodies in memory, complete or not, and refuses more than ``most`` of them."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.bytes = most, 0
+
+    def add(self, count: int) -> int:
+        """Count these bytes; subtract them when the request is over."""
+        if self.bytes + count > self.most:
+            message = "too many bytes of requests are in memory; try again in a moment"
+            raise Refused(503, "too_many_bytes", message, retry_after=1)
+        self.bytes += count
+        return count
+
+
+async def read_body(
+    receive: Receive, stated: bytes | None, most: int, seconds: float, count: Callable[[int], object]
+) -> bytes:
+    """All bytes of the body; ``stated``: its Content-Length, used only to refuse early; ``count`` gets each part's."""
     if stated == b"0":
         return b""
     if stated is not None and stated.isdigit() and int(stated[:20]) > most:
@@ -152,7 +176,9 @@ async def read_body(receive: Receive, stated: bytes | None, most: int, seconds: 
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGone
-                body += message.get("body", b"")
+                part = message.get("body", b"")
+                count(len(part))
+                body += part
                 if len(body) > most:
                     raise too_large(most)
                 more = message.get("more_body", False)
@@ -184,20 +210,52 @@ def too_large(most: int) -> Refused:
     return Refused(413, "body_too_large", f"the body has more than {most} bytes; send fewer or smaller images")
 
 
-class ResponseSender:
-    """Sends the response and records how far it is."""
+@dataclass
+class Drain:
+    """Whether the gateway is shutting down: it still ends its requests, and takes no new ones."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    begun: bool = False
+
+    def begin(self) -> None:
+        """Take no new requests."""
+        self.begun = True
+
+
+def request_id(headers: Headers) -> bytes:
+    """The id of a request: the client's ``x-request-id`` where it is plain and short, else a new one."""
+    for name, value in headers:
+        if name == b"x-request-id" and _ID.fullmatch(value):
+            return value
+    return urandom(16).hex().encode()
+
+
+class ResponseSender:
+    """Sends the response with the request's id and records how far it is.
+
+    An id of the upstream's own is kept as ``x-upstream-request-id``.
+    """
+
+    def __init__(self, send: Send, request_id: bytes = b"") -> None:
+        self._send, self.request_id = send, request_id
         self.over = False
         self.complete = False  # the last event of a stream was sent: some clients disconnect then, before the end
         self.status: int | None = None  # set once the response has begun
 
     async def __call__(self, message: Message) -> None:
         """Send one ASGI message of the response."""
+        if message["type"] == "http.response.start":
+            message["headers"] = self._with_id(message["headers"])
         self.status = message.get("status", self.status)
         self.over = not message.get("more_body", True)
         await self._send(message)
+
+    def _with_id(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        own = (b"x-request-id", self.request_id)
+        theirs = next((value for name, value in headers if name == own[0]), None)
+        if theirs is None:
+            return [*headers, own]
+        others = [one for one in headers if one[0] != own[0]]
+        return [*others, own] if theirs == own[1] else [*others, own, (b"x-upstream-request-id", theirs)]
 
 
 class DisconnectWatcher:

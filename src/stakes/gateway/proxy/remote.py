@@ -29,6 +29,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _PLAIN = re.compile(r"[!-\[\]-~]+")  # printable ASCII without space and backslash, which parsers read differently
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?")
 _MOST_HOPS = 3
+_PUBLIC = ipaddress.IPv4Address("8.8.8.8")
 # Refused in addition to Python's own list, which differs between versions: metadata services (Azure, Alibaba, Oracle in
 # 192.0.0.0/24), and every form of IPv6 that wraps an IPv4 address: translated, compatible, 6to4, Teredo.
 _CLOSED = tuple(
@@ -55,6 +56,28 @@ def read_url(url: str) -> tuple[str, int, str]:
     if parts.scheme not in ("http", "https") or parts.username is not None or parts.password is not None or not named:
         raise bad
     return host, port or (443 if parts.scheme == "https" else 80), parts.scheme
+
+
+def check_remote(url: str) -> None:
+    """Refuse an address that the upstream must not be sent to: another scheme, or literally this or a private network.
+
+    Names are not resolved here: the upstream resolves them itself, perhaps to something else.
+    """
+    host = read_url(url)[0]
+    if host == "localhost" or host.endswith(".localhost") or not is_public_address(_literal(host) or _PUBLIC):
+        raise Refused(422, "private_image_url", "an image's address is in a private network; send it as a data URL")
+
+
+def _literal(host: str) -> Address | None:
+    """The address that a host spells out, in the short and octal forms that C libraries read too; None for a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None
 
 
 def is_public_address(address: Address) -> bool:

@@ -38,6 +38,7 @@ _HEADERS = frozenset({b"x-stakes-tier", b"x-stakes-bypass", b"x-stakes-task", b"
 _METADATA = frozenset({"stakes_tier", "stakes_task", "stakes_cost"})
 _ONCE = _HEADERS | {
     b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
+    b"x-api-key", b"api-key",
 }  # fmt: skip
 _TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
 

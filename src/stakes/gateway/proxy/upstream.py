@@ -10,8 +10,6 @@
 """
 
 import asyncio
-import hashlib
-import hmac
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -22,14 +20,15 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.proxy.clients import CREDENTIALS, Authenticator
 from stakes.gateway.proxy.errors import Refused, error_frame
 from stakes.gateway.proxy.http_limits import ResponseSender
+from stakes.gateway.proxy.scan import Action, route_of
 from stakes.gateway.proxy.usage import UsageReader
 from stakes.gateway.settings import Settings
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 HOP_BY_HOP = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
@@ -52,33 +51,6 @@ _LAST_EVENT = {  # a line break within the JSON of an event is escaped, so that 
 }
 _LONGEST_EVENT = 64  # bytes of such a line
 _AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-
-
-class Authenticator:
-    """Checks the gateway's own keys; without any, every client is admitted and the upstream decides.
-
-    ``upstream`` is the authorization that the upstream gets instead of the client's, if any. With keys of its own the
-    gateway never shows a client's credentials to the upstream.
-    """
-
-    def __init__(self, client_keys: Iterable[str], upstream_key: str | None) -> None:
-        self._digests = [hashlib.sha256(key.encode()).digest() for key in client_keys]
-        self.upstream = f"Bearer {upstream_key}".encode() if upstream_key else None
-        self.own = bool(self._digests)
-        self.replaces = self.own or self.upstream is not None
-
-    def check(self, authorization: bytes | None) -> None:
-        """Raise 401 unless the authorization is ``Bearer`` and one of the keys.
-
-        Digests of all keys are compared in constant time, so that timing reveals neither a key nor its length.
-        """
-        if not self.own:
-            return
-        scheme, _, key = (authorization or b"").partition(b" ")
-        digest = hashlib.sha256(key.strip()).digest()
-        matches = [hmac.compare_digest(known, digest) for known in self._digests]
-        if scheme.lower() != b"bearer" or not any(matches):
-            raise Refused(401, "invalid_api_key", "this gateway needs one of its own keys as `Authorization: Bearer`")
 
 
 class SentBody(aiohttp.BytesPayload):
@@ -106,10 +78,13 @@ class Upstream:
 
     def __init__(self, settings: Settings, authenticator: Authenticator, metrics: Metrics) -> None:
         self._timeouts, self._authenticator, self._metrics = settings.timeouts, authenticator, metrics
+        self._answers_browsers = settings.answers_browsers
         self.base = settings.upstream.rstrip("/")
         self._root = self.base.removesuffix("/v1")
         self.session: aiohttp.ClientSession  # the connection pool; set by ``open``
         self._url = lru_cache(maxsize=256)(self._build)
+        # What is done with a body by (method, raw path); a path that is refused is not read.
+        self.action = lru_cache(maxsize=256)(self._route)
 
     def open(self) -> None:
         """Create the connection pool ``session``; call it on the event loop, and close the session at the end."""
@@ -132,9 +107,11 @@ class Upstream:
         url = self._url(raw_path)
         return url.with_query(None) if not query else URL(f"{url}?{query.decode('ascii')}", encoded=True)
 
-    def path(self, raw_path: bytes) -> str:
-        """The path at the upstream, decoded."""
-        return self._url(raw_path).path
+    def _route(self, method: str, raw_path: bytes) -> Action:
+        try:
+            return route_of(method, self._url(raw_path).path)
+        except Refused:
+            return "pass"
 
     def _build(self, raw_path: bytes) -> URL:
         path = raw_path.decode("latin-1")
@@ -154,7 +131,7 @@ class Upstream:
         if changed:
             dropped |= _OF_THE_BODY
         if self._authenticator.replaces:
-            dropped |= CREDENTIALS
+            dropped |= set(CREDENTIALS)
         out: CIMultiDict[str] = CIMultiDict()
         for name, value in given:
             if name not in dropped and not name.startswith(b"x-stakes-"):
@@ -217,19 +194,21 @@ class Upstream:
         reader: UsageReader | None,
     ) -> None:
         """Send the response on as it arrives; raises ``Dropped`` where its end is missing."""
-        headers = [*response_headers(response.raw_headers), *own_headers]
+        headers = [*response_headers(response.raw_headers, self._answers_browsers), *own_headers]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        left, streamed, end = response.content_length, is_stream(response), StreamEnd(response, api)
+        left, streamed = response.content_length, is_stream(response)
+        end = StreamEnd(response, api) if streamed else None
         try:
             while chunk := await response.content.readany():
                 if reader is not None:
                     reader.feed(chunk)
-                end.feed(chunk)
+                if end is not None:
+                    end.feed(chunk)
+                    send.complete = end.reached
                 if left is not None:
                     left -= len(chunk)
                     if left == 0:  # saves one message for every small response
                         break
-                send.complete = end.reached
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except NETWORK_ERRORS as error:
             kind = "read_timeout" if isinstance(error, TimeoutError) else "dropped"
@@ -238,7 +217,7 @@ class Upstream:
                 frame = error_frame(api, f"upstream_{kind}", "the upstream failed in the middle of its response")
                 await send({"type": "http.response.body", "body": frame, "more_body": False})
             raise Dropped(kind) from None
-        if end.missing:
+        if end is not None and end.missing:
             self._metrics.upstream_errors.labels("cut_off").inc()
             if left is None:  # the connection is closed after it, so that no client takes this for the end
                 frame = error_frame(api, "upstream_cut_off", "the upstream ended its stream before the last event")
@@ -254,7 +233,7 @@ class StreamEnd:
     """
 
     def __init__(self, response: aiohttp.ClientResponse, api: str) -> None:
-        plain = response.status < 400 and is_stream(response) and "content-encoding" not in response.headers
+        plain = response.status < 400 and "content-encoding" not in response.headers
         self._event = _LAST_EVENT.get(api) if plain else None
         self._carry = b"\n"
         self.reached = False
@@ -272,11 +251,12 @@ class StreamEnd:
             self._carry = window[-_LONGEST_EVENT:]
 
 
-def response_headers(given: Headers) -> list[tuple[bytes, bytes]]:
-    """The upstream's headers for the client."""
+def response_headers(given: Headers, answers_browsers: bool) -> list[tuple[bytes, bytes]]:
+    """The upstream's headers for the client; without those for browsers where the gateway sets these itself."""
     lowered = [(name.lower(), value) for name, value in given]
     dropped = HOP_BY_HOP | _named_by_connection(lowered)
-    return [(name, value) for name, value in lowered if name not in dropped and not name.startswith(b"x-stakes-")]
+    prefixes = (b"x-stakes-", b"access-control-") if answers_browsers else (b"x-stakes-",)
+    return [(name, value) for name, value in lowered if name not in dropped and not name.startswith(prefixes)]
 
 
 def is_stream(response: aiohttp.ClientResponse) -> bool:

@@ -146,22 +146,6 @@ def test_a_cut_is_reported_and_takes_nearly_all_that_can_be_paid() -> None:
     assert grant.reason == "576 tokens cut to 496 by the allowance"
 
 
-def test_the_same_request_gets_the_same_one_of_two_mixed_budgets() -> None:
-    tiers = {"high": TierPlan(cost=5, budget=576), "low": TierPlan(cost=1, budget=96)}
-    controller = Controller.from_policy(Policy(mean_budget=500, floor=96, tiers=tiers))
-    granted: dict[str, set[int]] = {}
-    for turn in range(3000):
-        name = f"request {turn % 60}"
-        grant = controller.grant("high", [PAGE], about=name)
-        controller.settle(grant, grant.budgets)
-        if turn >= 1000:  # the mix has settled
-            granted.setdefault(name, set()).update(grant.budgets)
-    assert sum(len(budgets) > 1 for budgets in granted.values()) <= 12  # the part drifts, and few lie on its edge
-    assert {96, 576} <= set.union(*granted.values())
-    state = controller.state()
-    assert state["tokens_spent"] <= 500 * state["images"] + state["burst"]
-
-
 def test_a_policy_without_curves_keeps_its_budgets_and_takes_from_the_cheapest_first() -> None:
     tiers = {"high": TierPlan(cost=5, budget=576), "low": TierPlan(cost=1, budget=64)}
     controller = Controller.from_policy(Policy(mean_budget=350, floor=16, tiers=tiers))

@@ -16,14 +16,12 @@ Quality: budgets are the exact optimum (``controller_path``), or those that a ce
 
 where ``left`` is the allowance and ``stock = min(burst, STOCK)``. As the rate falls, tokens are taken first where they
 bring least: the low-cost tiers give way, the most expensive keep theirs. A budget that the allowance cannot pay is cut
-to the largest multiple of STEP that it can. Where a tier mixes two budgets, a digest of the request decides: the same
-request gets the same one. Constants were chosen by simulation: ``benchmarks/controller.py``. Nothing here is
-random or reads a clock: the same calls in the same order give the same grants.
+to the largest multiple of STEP that it can. Constants were chosen by simulation: ``benchmarks/controller.py``. Nothing
+here is random or reads a clock: the same calls in the same order give the same grants.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger
 from stakes.budgets.controller_path import BudgetPath
@@ -92,11 +90,10 @@ class Controller:
             after._allowance.ledger.burst = burst
             return follower
 
-    def grant(self, tier: str, natives: Sequence[int], wanted: int | None = None, about: str = "") -> Grant:
+    def grant(self, tier: str, natives: Sequence[int], wanted: int | None = None) -> Grant:
         """Budgets for a request's images, by the tokens that each takes at full size. It may wait for the ledger.
 
-        ``wanted``: the budget of each image, in place of its tier's; the total still holds. ``about``: names the
-        request, such as a digest of its question and images; the same name gets the same one of two mixed budgets.
+        ``wanted``: the budget of each image, in place of its tier's; the total still holds.
         """
         index = self._index.get(tier)
         if index is None:
@@ -108,7 +105,7 @@ class Controller:
             self._seen[index] += len(natives)
             if sum(self._seen) >= self._every:
                 self._solve()
-            planned = [self._next(index, about) if wanted is None else wanted for _ in natives]
+            planned = [self._next(index) if wanted is None else wanted for _ in natives]
             limit = self._mean + max(0, self._allowance.in_hand) // len(natives)
             paid = [budget if budget <= limit else self._affordable(index, limit) for budget in planned]
             shared = share(paid, natives)
@@ -185,14 +182,11 @@ class Controller:
         budget = max(self._path.smallest[index], limit - limit % STEP if limit > STEP else limit)
         return self._path.permitted(index, budget)
 
-    def _next(self, index: int, about: str) -> int:
-        """The next image's budget. In a mixed tier the request's name decides; without one, its budgets alternate."""
+    def _next(self, index: int) -> int:
+        """The next image's budget; a mixed tier alternates between its two, as evenly as its part allows."""
         solution = self._solution
         if index != solution.mixed:
             return solution.budgets[index]
-        if about:
-            draw = int.from_bytes(blake2b(about.encode("utf-8", "backslashreplace"), digest_size=7).digest()) / 2**56
-            return solution.upper if draw < solution.part else solution.budgets[index]
         self._credit[index] += solution.part
         if self._credit[index] < 1:
             return solution.budgets[index]

@@ -209,12 +209,12 @@ def _upstream(
 
     try:
         from stakes.gateway.monitoring.probe import check_upstream
-        from stakes.gateway.proxy.clients import read_keys
+        from stakes.gateway.proxy.clients import key_of, read_keys
         from stakes.gateway.settings import Settings
     except ImportError as error:
         return [_row("upstream", "bad", f"not asked: {error.name} is missing", "pip install 'stakes[gateway]'")]
     try:
-        key = read_keys(key_file)[0] if key_file else None
+        key = key_of(read_keys(key_file)[0]) if key_file else None
         settings = Settings(upstream=address, upstream_key=key, probe_model=model, actuator=actuator)  # type: ignore[arg-type]
         checks = asyncio.run(check_upstream(settings, rules or _any_policy(family)))
     except StakesError as error:
@@ -241,11 +241,11 @@ def _gateway(address: str, key_file: Path | None, rules: "Policy | None") -> lis
     """Ask a running gateway for its metrics."""
     import httpx
 
-    from stakes.gateway.proxy.clients import read_keys
+    from stakes.gateway.proxy.clients import key_of, read_keys
     from stakes.http import server_name
 
     try:
-        key = read_keys(key_file)[0] if key_file else None
+        key = key_of(read_keys(key_file)[0]) if key_file else None
         name, root = server_name(address, key), address.rstrip("/").removesuffix("/v1")
         headers = {"authorization": f"Bearer {key}"} if key else {}
         reply = httpx.get(f"{root}/metrics", headers=headers, timeout=10, trust_env=False)

@@ -40,7 +40,11 @@ class Limits(Section):
     )
     request_pixels: int = positive(250_000_000, "Most pixels in all images of a request that are decoded.")
     side: int = positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
-    text_bytes: int = positive(4 << 20, "Largest request without its images.")
+    text_bytes: int = positive(
+        4 << 20,
+        "Largest request with images, without these.",
+        Option("max_text_mb", default=4, least=1, parse=lambda mb: mb << 20),
+    )
     json_values: int = positive(100_000, "Most commas, brackets or quotes of one kind in a body.")
     json_escapes: int = positive(1_000_000, "Most backslashes in a body.")
     open_bytes: int = positive(256 << 20, "Bytes of all bodies at a time; beyond it the gateway returns 503.")

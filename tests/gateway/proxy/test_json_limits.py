@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import threading
 import time
 
@@ -82,3 +83,14 @@ def test_many_half_sent_bodies_are_refused_and_then_forgotten(upstream: Upstream
         assert answer.headers["retry-after"] == "1"
         for _ in range(5):
             assert http.post(f"{front.base_url}/chat/completions", json=ask()).status_code == 200
+
+
+@pytest.mark.parametrize("unread", ["refuse", "pass"])
+def test_a_large_form_on_another_path_is_an_unread_image_and_not_too_much_text(
+    upstream: Upstream, http: httpx.Client, unread: str
+) -> None:
+    form = b"--x\r\n\r\n\x89PNG" + random.Random(1).randbytes(8 << 20)
+    with gateway(upstream.url, unread=unread) as front:
+        answer = http.post(f"{front.base_url}/images/edits", content=form, timeout=30)
+        assert answer.status_code == (422 if unread == "refuse" else 200)
+        assert len(upstream.posts()) == (unread == "pass")

@@ -41,13 +41,7 @@ class ClientKey:
     @classmethod
     def parse(cls, line: str) -> "ClientKey":
         """The key of one line; errors never repeat the line."""
-        words = line.partition(" #")[0].split()
-        limits: dict[str, str] = {}
-        while words and (limit := _LIMIT.fullmatch(words[-1])):
-            limits[limit[1]] = limit[2]
-            words.pop()
-        if not 1 <= len(words) <= 2:
-            raise BadInput("a line of keys is a key, or a name and a key, and then limits such as rpm=60")
+        words, limits = _split(line)
         key = words[-1]
         if len(key) < 8 or not (key.isascii() and key.isprintable()):
             raise BadInput("a client key is at least 8 printable characters without spaces; one of these is not")
@@ -57,6 +51,23 @@ class ClientKey:
             raise BadInput(f"a key's name is letters, digits, dots, dashes, _ and @, not {name!r:.70}")
         rpm, tpm = (_positive(name, which, limits) for which in ("rpm", "tpm"))
         return cls(name, digest, rpm, tpm, _share(name, limits))
+
+
+def key_of(line: str) -> str:
+    """The key itself, of a line that may also have a name and limits."""
+    return _split(line)[0][-1]
+
+
+def _split(line: str) -> tuple[list[str], dict[str, str]]:
+    """The words of a line without its comment, and its limits."""
+    words = line.partition(" #")[0].split()
+    limits: dict[str, str] = {}
+    while words and (limit := _LIMIT.fullmatch(words[-1])):
+        limits[limit[1]] = limit[2]
+        words.pop()
+    if not 1 <= len(words) <= 2:
+        raise BadInput("a line of keys is a key, or a name and a key, and then limits such as rpm=60")
+    return words, limits
 
 
 def _positive(name: str, which: str, limits: Mapping[str, str]) -> int | None:

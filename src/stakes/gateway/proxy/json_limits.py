@@ -31,8 +31,11 @@ def parse_within(body: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def count_within(body: bytes, limits: Limits) -> int:
-    """How many images a body holds that is not read, if it is within the limits."""
-    check_json(body, limits)
+    """How many images a body holds that is not read; one beyond the limits is not looked at and counts as one image."""
+    try:
+        check_json(body, limits)
+    except Refused:
+        return 1
     return count_unread(body)
 
 

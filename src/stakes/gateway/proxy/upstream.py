@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import io
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -53,10 +54,16 @@ _LONGEST_EVENT = 64  # bytes of such a line
 _AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
-class SentBody(aiohttp.BytesPayload):
-    """The body of one request; ``begun``: some of it was written to a connection, so the upstream may have read it."""
+class SentBody(aiohttp.BytesIOPayload):
+    """The body of one request; ``begun``: some of it was written to a connection, so the upstream may have read it.
+
+    It is written in parts, between which the event loop does other work.
+    """
 
     begun = False
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(io.BytesIO(body))
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write it; aiohttp before 3.12 calls this."""

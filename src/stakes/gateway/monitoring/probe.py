@@ -28,7 +28,7 @@ from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.images import Workers, data_url, measure, write_png
 from stakes.gateway.proxy.request import dump, read_call
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
-from stakes.gateway.proxy.usage import image_tokens, parsed
+from stakes.gateway.proxy.usage import PARAMETERS, image_tokens, parsed
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import family as named_family
@@ -71,31 +71,32 @@ async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, fami
         return ProbeResult(None, f"not known whether tokens follow the budget: {error}")
     except (Refused, InfeasibleBudget) as error:
         return ProbeResult(None, f"the probe's image could not be fitted: {error}")
-    result = compare([tokens for _, tokens in requests], counts)
+    result = compare([tokens for _, tokens in requests], counts, PARAMETERS[settings.actuator])
     return replace(result, sentence=result.sentence + note) if result.follows else result
 
 
-def compare(expected: list[int], counts: list[tuple[int | None, int | None]]) -> ProbeResult:
-    """Judge two counts, each (image tokens if stated, prompt tokens if stated)."""
+def compare(expected: list[int], counts: list[tuple[int | None, int | None]], parameter: str = "") -> ProbeResult:
+    """Judge two counts, each (image tokens if stated, prompt tokens if stated); ``parameter``: what may be ignored."""
     stated = [image for image, _ in counts]
     if None not in stated:
         follows, numbers = stated == expected, f"{stated[0]} and {stated[1]} counted"
+        excess = f"{sum(filter(None, stated)) / sum(expected):.1f} times as many"
     else:
         prompts = [prompt for _, prompt in counts if prompt is not None]
         if len(prompts) < 2:
             return ProbeResult(
                 None, "the upstream states no usage, so it is not known whether tokens follow the budget"
             )
-        difference = prompts[1] - prompts[0]
-        follows = abs(difference - (expected[1] - expected[0])) <= 1
-        numbers = f"the prompt grew by {difference}"
+        difference, due = prompts[1] - prompts[0], expected[1] - expected[0]
+        follows, numbers = abs(difference - due) <= 1, f"the prompt grew by {difference}"
+        excess = f"{difference - due:+d} tokens"
     numbers = f"{expected[0]} and {expected[1]} expected, {numbers}"
     if follows:
         return ProbeResult(True, f"tokens follow the budget: {numbers}")
     return ProbeResult(
         False,
-        f"TOKENS DO NOT FOLLOW THE BUDGET: {numbers}; check the policy's family, and that the upstream resizes no "
-        "image itself (or use its own parameter with --actuator)",
+        f"TOKENS DO NOT FOLLOW THE BUDGET: {numbers} ({excess}); check the policy's family and --actuator, or the "
+        f"upstream ignores {parameter}",
     )
 
 
@@ -118,7 +119,7 @@ def _requests(settings: Settings, preparer: Preparer, family: str, model: str) -
     made: list[tuple[bytes, int]] = []
     for share in _SHARES:
         call = read_call("chat", _question(page, model))
-        image = measure(page, family, settings.limits, bounds=settings.bounds)
+        image = measure(page, family, settings.limits, bounds=settings.bounds_of(family))
         try:
             body, fitted = preparer.fit(call, call.images, [image], [max(1, int(image.native * share))], family, False)
         except InfeasibleBudget:
@@ -135,7 +136,7 @@ def _small_request(settings: Settings, family: str, model: str) -> tuple[bytes |
     if named_family(family).factor is None:
         return None, 0
     url = data_url(write_png(Image.new("RGB", (60, 60), "white")), "png")
-    image = measure(url, family, settings.limits, bounds=settings.bounds)
+    image = measure(url, family, settings.limits, bounds=settings.bounds_of(family))
     return dump(_question(url, model)), image.native
 
 

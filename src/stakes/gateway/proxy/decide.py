@@ -78,6 +78,7 @@ class RequestPlan:
     grant: Grant | None = None
     booked: int | None = None
     taken: int = 0  # counted against the client's limit
+    text_bytes: int = 0  # of the body beside its images: the rest of the prompt has no more tokens than bytes
     fit_s: float = 0.0
     model: str = ""
     question: str = field(default="", repr=False)
@@ -106,12 +107,27 @@ class RequestPlan:
         numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
         return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
 
-    def ask_grant(self, choice: TierChoice) -> None:
-        """Get budgets for the measured images."""
-        self.grant = self.controller.grant(choice.tier, self.natives, choice.budget)
+    def ask_grant(self, choice: TierChoice, limits: Sequence[int]) -> None:
+        """Get budgets for the measured images; ``limits``: what each can take at most."""
+        self.grant = self.controller.grant(choice.tier, limits, choice.budget)
         self.budgets = self.grant.budgets
         if self.grant.reason:
             self.why = f"{self.why}; {self.grant.reason}"
+
+    def grant_native(self, grounding: str) -> None:
+        """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
+        if grounding == "refuse":
+            message = "this gateway does not keep native sizes; leave x-stakes-tier: grounding out"
+            raise Refused(403, "grounding_forbidden", message)
+        if grounding == "pass" or not self.natives:
+            return
+        tiers = self.rules.policy.tiers
+        most_expensive = max(tiers, key=lambda name: tiers[name].cost)
+        self.grant = self.controller.grant(most_expensive, self.natives, max(self.natives))
+        self.budgets = self.grant.budgets
+        if sum(self.budgets) < sum(self.natives):
+            message = f"native sizes take {sum(self.natives)} tokens, and {sum(self.budgets)} are left for them now"
+            raise Refused(429, "grounding_over_budget", f"{message}; send smaller images, or another tier")
 
     def settle(self, read: bool) -> None:
         """Book the tokens if the model may have read the images, or else return the grant; once."""

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from threading import Event
 from typing import Protocol
 
@@ -40,12 +41,13 @@ from stakes.gateway.proxy.images import (
     measure_bytes,
     predict_fit,
 )
-from stakes.gateway.proxy.remote import Fetcher, check_remote, read_url
+from stakes.gateway.proxy.remote import Fetcher
 from stakes.gateway.proxy.request import Call, ClientHints, dump, dump_images, read_call
 from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.menus import most_tokens
 
 _BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"
 _PATH = (
@@ -67,7 +69,9 @@ class Preparer:
     def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: RefusalCounter, log: Log) -> None:
         self._settings, self._served, self.workers = settings, served, workers
         self._metrics, self._log = metrics, log
-        self._observing, self._bounds = settings.mode == "observe", settings.bounds
+        self._observing = settings.mode == "observe"
+        self._bounds = lru_cache(settings.bounds_of)  # they may differ by the policy's family
+        self._bounds(served.rules.policy.family)
         self.fetcher = Fetcher(settings.remote_hosts, settings.limits.image_bytes)
 
     async def prepare(self, api: Api, body: bytes, hints: ClientHints, client: Client | None = None) -> RequestPlan:
@@ -163,6 +167,7 @@ class Preparer:
         policy = plan.rules.policy
         plan.tier, plan.why, plan.decided = choice.tier, choice.why, choice.decided
         plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
+        plan.text_bytes = len(body) - sum(len(ref.holder[ref.key]) for ref in call.images)
         check_readable(call, plan.api, self._settings)
         plan.fetched = await self._fetch(call, policy.family)
         refs, images = await self.workers.run(self._measure, call, policy.family)
@@ -172,7 +177,7 @@ class Preparer:
         if choice.tier == GROUNDING or not refs:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
             if choice.tier == GROUNDING:
-                self.grant_native(plan)
+                plan.grant_native(self._settings.grounding)
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
         else:
@@ -190,7 +195,7 @@ class Preparer:
     ) -> list[FittedImage]:
         """Get a grant for the images and fit them to it."""
         check_pixels(images, self._settings)
-        plan.ask_grant(choice)
+        plan.ask_grant(choice, [image.limit for image in images])
         abandoned, family = Event(), plan.rules.policy.family
         try:
             plan.body, fitted = await self.workers.run(
@@ -200,21 +205,6 @@ class Preparer:
             abandoned.set()  # after a time limit or a disconnect, the thread ends with its current image
         plan.outcome = "observed" if self._observing else "fitted"
         return fitted
-
-    def grant_native(self, plan: RequestPlan) -> None:
-        """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
-        if self._settings.grounding == "refuse":
-            message = "this gateway does not keep native sizes; leave x-stakes-tier: grounding out"
-            raise Refused(403, "grounding_forbidden", message)
-        if self._settings.grounding == "pass" or not plan.natives:
-            return
-        tiers = plan.rules.policy.tiers
-        most_expensive = max(tiers, key=lambda name: tiers[name].cost)
-        plan.grant = plan.controller.grant(most_expensive, plan.natives, max(plan.natives))
-        plan.budgets = plan.grant.budgets
-        if sum(plan.budgets) < sum(plan.natives):
-            message = f"native sizes take {sum(plan.natives)} tokens, and {sum(plan.budgets)} are left for them now"
-            raise Refused(429, "grounding_over_budget", f"{message}; send smaller images, or another tier")
 
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
@@ -231,27 +221,24 @@ class Preparer:
         """Fetch remote images of listed hosts; others are forwarded or refused. True where one was fetched."""
         fetched = False
         for ref in call.images:
-            if is_data_url(ref.url):
-                continue
-            read_url(ref.url)  # refuses every other scheme: servers read file: and worse
-            if self.fetcher.allows(ref.url):
-                if self._observing:
-                    continue  # observing changes nothing, so nothing is fetched either
+            if not is_data_url(ref.url) and self.fetcher.takes(ref.url, self._settings.remote) and not self._observing:
                 data = await self.fetcher.fetch(ref.url)
                 image = await self.workers.run(measure_bytes, data, family, self._settings.limits)
                 ref.url, fetched = await self.workers.run(data_url, image.data, image.format), True
-            elif self._settings.remote == "refuse":
-                raise Refused(422, "remote_image", "remote images are not accepted; send the image as a data URL")
-            else:
-                check_remote(ref.url)
         return fetched
 
     def _measure(self, call: Call, family: str) -> tuple[list[ImageRef], list[MeasuredImage]]:
         """The images that are fitted; with pixels, ``detail: low`` counts where the family defines it."""
         by_pixels = self._settings.actuator == "pixels"
         refs = [ref for ref in call.images if is_data_url(ref.url)]
-        limits = self._settings.limits
-        return refs, [measure(ref.url, family, limits, by_pixels and ref.detail, self._bounds) for ref in refs]
+        limits, bounds = self._settings.limits, self._bounds(family)
+        found = [measure(ref.url, family, limits, by_pixels and ref.detail, bounds) for ref in refs]
+        return refs, found if by_pixels else [self.with_most(image, family) for image in found]
+
+    def with_most(self, image: MeasuredImage, family: str) -> MeasuredImage:
+        """The image with what it can take by the largest entry of an actuator's menu, which may exceed its native."""
+        size = image.width, image.height
+        return replace(image, most=most_tokens(self._settings.actuator, family, *size, image.native))
 
     def fit(
         self,

@@ -27,6 +27,7 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Encoding, Limits
 from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.patches import BudgetPatches
 from stakes.vision.geometry.tiles import DetailTiles
 from stakes.vision.image.decode import Picture, probe
 from stakes.vision.image.resize import fit, fitted_size
@@ -55,6 +56,7 @@ class MeasuredImage:
     """An image whose header was read: its bytes, its upright size and its native tokens.
 
     For an image that the service refuses for its length, ``native`` counts the longest accepted size in its shape.
+    ``most``: by the largest entry of an engine's menu, None where that is not above ``native``.
     ``bounds``: of the upstream's processor, where they are not the family's. ``low_detail``: the client asked for
     detail "low", and the family defines what that takes, whatever the size.
     """
@@ -66,6 +68,12 @@ class MeasuredImage:
     native: int
     low_detail: bool = False
     bounds: Bounds = field(default_factory=dict)
+    most: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """The tokens that it can take at most: its native ones, unless an engine's parameter can give it more."""
+        return self.native if self.most is None else self.most
 
 
 @dataclass(frozen=True)
@@ -101,8 +109,8 @@ def measure(url: str, family: str, limits: Limits, detail: object = None, bounds
     except ValueError:  # any other character, or wrong padding
         raise Refused(422, "bad_base64", "an image's base64 is damaged") from None
     image, formula = measure_bytes(data, family, limits, bounds), named_family(family).formula
-    if detail == "low" and isinstance(formula, DetailTiles):
-        return replace(image, native=formula.base, low_detail=True)
+    if detail == "low" and isinstance(formula, DetailTiles | BudgetPatches) and formula.low_tokens:
+        return replace(image, native=formula.low_tokens, low_detail=True)
     return image
 
 
@@ -152,13 +160,16 @@ def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding
     except UnreadableImage:
         raise _unreadable() from None
     tokens = image.native if image.low_detail else _as_counted(image, *fitted.image.size, budget, family)
-    if encoding == "jpeg":
-        out = io.BytesIO()
-        fitted.image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
-        data = out.getvalue()
-    else:
-        data = write_png(fitted.image)
-    return FittedImage(data_url(data, encoding), tokens, fitted.scale)
+    return FittedImage(_encode(fitted.image, encoding), tokens, fitted.scale)
+
+
+def _encode(image: Image.Image, encoding: Encoding) -> str:
+    """The data URL of a fitted image."""
+    if encoding == "png":
+        return data_url(write_png(image), "png")
+    out = io.BytesIO()
+    image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    return data_url(out.getvalue(), "jpeg")
 
 
 def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:

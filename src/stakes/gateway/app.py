@@ -177,7 +177,7 @@ class Gateway:
             if self.monitors.shadow is not None:
                 await self.monitors.shadow.close()
             await self.upstream.session.close()
-            self.workers.close()
+            self.preparer.close()
             await asyncio.to_thread(self.served.rules.close)
             if self.monitors.telemetry is not None:
                 await asyncio.to_thread(self.monitors.telemetry.close)

@@ -100,7 +100,7 @@ class InProcess:
 
     def close(self) -> None:
         """Return to the ledger what is in hand; the client itself is closed as any other."""
-        self.workers.close()
+        self._preparer.close()
         self.served.rules.close()
 
     def count_passed(self, code: str, observing: bool) -> None:  # noqa: ARG002

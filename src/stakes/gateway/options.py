@@ -119,6 +119,7 @@ class Limits(Section):
     workers: int = positive(2, "Threads that fit images.", Option(least=1))
     waiting: int = positive(64, "Image jobs running or waiting; beyond it the gateway returns 503.")
     fit_s: float = positive(20.0, "Seconds for one image job, waiting included.")
+    pdf_s: float = positive(5.0, "Seconds to open all PDFs of a request, or to draw one page.")
 
 
 class Timeouts(Section):

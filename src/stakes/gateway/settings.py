@@ -24,6 +24,7 @@ Encoding = Literal["png", "jpeg"]
 Remote = Literal["pass", "refuse"]
 Unread = Literal["refuse", "pass"]
 Grounding = Literal["budget", "pass", "refuse"]
+Pdf = Literal["unread", "render"]
 UpstreamAuth = Literal["bearer", "x-api-key", "api-key"]
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -68,6 +69,11 @@ class Settings(Section):
     unread: Unread = setting(
         "refuse",
         "Images in paths and shapes that are not read: refuse them, or pass them on uncompressed.",
+        Option(kind=str),
+    )
+    pdf: Pdf = setting(
+        "unread",
+        "PDF parts: unread (see --unread), or render: each page becomes an image (stakes[pdf]).",
         Option(kind=str),
     )
     grounding: Grounding = setting(

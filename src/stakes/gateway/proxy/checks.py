@@ -14,15 +14,18 @@ Then the images are counted, and parts and parameters that are not read are refu
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from stakes.errors import InfeasibleBudget
+from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import MeasuredImage, is_data_url
 from stakes.gateway.proxy.remote import check_remote
 from stakes.gateway.proxy.request import Call, parse, unique_keys
-from stakes.gateway.proxy.scan import SEARCHED, Api, find_images, may_hold_image
+from stakes.gateway.proxy.scan import SEARCHED, Action, Api, find_images, may_hold_image
 from stakes.gateway.settings import Limits, Settings
 
 _MARK = b"\xef\xbb\xbf"  # that a text is UTF-8, at its beginning
@@ -108,6 +111,24 @@ def raw_may_hold_image(body: bytes) -> bool:
 def unread(what: str) -> Refused:
     """What may be an image and is not read."""
     return Refused(422, "unread_image", f"{what} (the operator can allow this with --unread pass)")
+
+
+def unread_path(action: Action) -> Refused:
+    """A body that may hold an image, on a path that is not read."""
+    if action == "refuse":
+        return unread("a batch is a file of requests that the gateway does not see; send them one by one")
+    paths = "/v1/chat/completions, /v1/responses or /v1/messages"
+    return unread(f"the body may hold an image, and the gateway does not read this path; send it to {paths}")
+
+
+def refusal_of(error: Exception, log: Log) -> Refused:
+    """What the client sees; the log names an unexpected error, the client does not see that one."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, InfeasibleBudget):
+        return Refused(422, "infeasible_budget", str(error), passable=True)
+    log.write("fitting failed", logging.ERROR, failure=error)
+    return Refused(500, "internal_error", "the gateway failed to prepare this request", passable=True)
 
 
 def check_readable(call: Call, api: Api, settings: Settings) -> None:

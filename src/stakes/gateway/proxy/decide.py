@@ -75,6 +75,7 @@ class RequestPlan:
     unmeasured: int = 0
     left_out: int = 0
     fetched: bool = False  # whether an image was fetched from another host
+    pages: Sequence[str] = ()  # of PDFs, as file.page; without them each image is one
     grant: Grant | None = None
     booked: int | None = None
     taken: int = 0  # counted against the client's limit
@@ -160,6 +161,7 @@ class RequestPlan:
             "native-tokens": ",".join(map(str, self.natives)),
             "predicted-tokens": ",".join(map(str, self.predicted)),
             "scale": ",".join(f"{x:.4f}x{y:.4f}" for x, y in self.scales),
+            "pages": ",".join(self.pages),
             "policy": self.rules.policy.fingerprint,
             "mode": mode,
             "outcome": self.outcome,

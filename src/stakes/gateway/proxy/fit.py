@@ -6,15 +6,13 @@ Reading and measuring run in the workers, then fitting and writing. The controll
 loop, because it must see one request after the other.
 """
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from threading import Event
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.proxy import actuators
@@ -25,7 +23,8 @@ from stakes.gateway.proxy.checks import (
     count_within,
     other_may_hold_image,
     parse_within,
-    unread,
+    refusal_of,
+    unread_path,
 )
 from stakes.gateway.proxy.clients import Client
 from stakes.gateway.proxy.decide import GROUNDING, ImagePair, RequestPlan, TierChoice, choose_tier, images_digest
@@ -39,6 +38,8 @@ from stakes.gateway.proxy.images import (
     is_data_url,
     measure,
     measure_bytes,
+    measure_page,
+    page_url,
     predict_fit,
 )
 from stakes.gateway.proxy.remote import Fetcher
@@ -49,11 +50,8 @@ from stakes.gateway.settings import Settings
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import most_tokens
 
-_BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"
-_PATH = (
-    "the body may hold an image, and the gateway does not read this path; send it to /v1/chat/completions, "
-    "/v1/responses or /v1/messages"
-)
+if TYPE_CHECKING:
+    from stakes.gateway.pdf.renderer import PdfPage, PdfRenderer
 
 
 class RefusalCounter(Protocol):
@@ -61,6 +59,12 @@ class RefusalCounter(Protocol):
 
     def count_passed(self, code: str, observing: bool) -> None:
         """Count one."""
+
+
+def _renderer(settings: Settings) -> "PdfRenderer":
+    from stakes.gateway.pdf.renderer import PdfRenderer  # only where PDFs are drawn
+
+    return PdfRenderer(settings.limits)
 
 
 class Preparer:
@@ -73,6 +77,13 @@ class Preparer:
         self._bounds = lru_cache(settings.bounds_of)  # they may differ by the policy's family
         self._bounds(served.rules.policy.family)
         self.fetcher = Fetcher(settings.remote_hosts, settings.limits.image_bytes)
+        self.pdfs = None if settings.pdf == "unread" else _renderer(settings)
+
+    def close(self) -> None:
+        """End what was started for it."""
+        self.workers.close()
+        if self.pdfs is not None:
+            self.pdfs.close()
 
     async def prepare(self, api: Api, body: bytes, hints: ClientHints, client: Client | None = None) -> RequestPlan:
         """The plan of one request that may hold images; ``Refused`` where it is not forwarded."""
@@ -86,7 +97,7 @@ class Preparer:
             plan.settle(read=False)
             if not isinstance(error, Exception):  # the client disconnected
                 raise
-            refusal = self._refusal(error)
+            refusal = refusal_of(error, self._log)
             self.pass_or_raise(refusal)
             plan.outcome, plan.why, plan.body = "uncompressed", refusal.code.replace("_", " "), None
             plan.budgets, plan.predicted, plan.scales = (), (), ()
@@ -110,7 +121,7 @@ class Preparer:
             self._check_bypass()
             plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
         else:
-            self.pass_or_raise(unread(_BATCH if action == "refuse" else _PATH))
+            self.pass_or_raise(unread_path(action))
         return plan
 
     async def _check_counted(self, body: bytes) -> None:
@@ -130,15 +141,6 @@ class Preparer:
     def _check_bypass(self) -> None:
         if not self._settings.allow_bypass:
             raise Refused(403, "bypass_forbidden", "this gateway does not allow x-stakes-bypass")
-
-    def _refusal(self, error: Exception) -> Refused:
-        """What the client sees; the log names an unexpected error, the client does not see that one."""
-        if isinstance(error, Refused):
-            return error
-        if isinstance(error, InfeasibleBudget):
-            return Refused(422, "infeasible_budget", str(error), passable=True)
-        self._log.write("fitting failed", logging.ERROR, failure=error)
-        return Refused(500, "internal_error", "the gateway failed to prepare this request", passable=True)
 
     async def _bypass(self, plan: RequestPlan, body: bytes) -> RequestPlan:
         self._check_bypass()
@@ -180,6 +182,10 @@ class Preparer:
                 plan.grant_native(self._settings.grounding)
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
+            if call.pages and refs:
+                natives = [image.native for image in images]
+                fit = self.workers.run(self.fit, call, refs, images, natives, policy.family, self._observing)
+                plan.body, fitted = await fit
         else:
             fitted = await self._fit_to_grant(plan, call, refs, images, choice)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
@@ -208,7 +214,9 @@ class Preparer:
 
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
-        call, policy = read_call(plan.api, parse_within(body, self._settings.limits)), plan.rules.policy
+        record, policy = parse_within(body, self._settings.limits), plan.rules.policy
+        pages = self._expand(plan, body, record) if self.pdfs is not None else {}
+        call = replace(read_call(plan.api, record), pages=pages)
         if not call.count:
             return call, TierChoice("", "")
         digest = "" if policy.per_request is None else images_digest(ref.url for ref in call.images)
@@ -216,6 +224,15 @@ class Preparer:
         if self._settings.keep_undecided and not choice.decided:
             plan.example = example_text(call.prompt)
         return call, choice
+
+    def _expand(self, plan: RequestPlan, body: bytes, record: dict[str, Any]) -> "dict[int, PdfPage]":
+        """Put pages in place of the PDFs of a request."""
+        from stakes.gateway.pdf.parts import expand_pdfs, may_hold_pdf
+
+        assert self.pdfs is not None
+        found = expand_pdfs(plan.api, record, self.pdfs, self._settings.limits) if may_hold_pdf(body) else {}
+        plan.pages = [page.label for page in found.values()]
+        return found
 
     async def _fetch(self, call: Call, family: str) -> bool:
         """Fetch remote images of listed hosts; others are forwarded or refused. True where one was fetched."""
@@ -232,7 +249,12 @@ class Preparer:
         by_pixels = self._settings.actuator == "pixels"
         refs = [ref for ref in call.images if is_data_url(ref.url)]
         limits, bounds = self._settings.limits, self._bounds(family)
-        found = [measure(ref.url, family, limits, by_pixels and ref.detail, bounds) for ref in refs]
+        found = [
+            measure_page(page, family, limits, bounds)
+            if (page := call.pages.get(id(ref.part)))
+            else measure(ref.url, family, limits, by_pixels and ref.detail, bounds)
+            for ref in refs
+        ]
         return refs, found if by_pixels else [self.with_most(image, family) for image in found]
 
     def with_most(self, image: MeasuredImage, family: str) -> MeasuredImage:
@@ -256,6 +278,9 @@ class Preparer:
         for ref in refs:
             ref.set_detail(by_detail)
         if actuator != "pixels":
+            for ref, image in zip(refs, images, strict=True):
+                if image.page is not None and not observing:
+                    ref.url = page_url(image, image.page, self._settings.encoding)
             sizes = [(image.width, image.height) for image in images]
             tokens = actuators.apply(actuator, family, call, refs, sizes, budgets)
             return None if observing else dump_images(call.record, refs), [FittedImage(None, n) for n in tokens]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -41,6 +41,9 @@ try:  # writes a megabyte in 0.04 ms and reads it in 0.1; the standard library t
 except ImportError:
     from base64 import b64decode, b64encode
 
+if TYPE_CHECKING:
+    from stakes.gateway.pdf.renderer import PdfPage
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -56,7 +59,8 @@ class MeasuredImage:
     """An image whose header was read: its bytes, its upright size and its native tokens.
 
     For an image that the service refuses for its length, ``native`` counts the longest accepted size in its shape.
-    ``most``: by the largest entry of an engine's menu, None where that is not above ``native``.
+    ``page``: of a PDF, which is drawn in the size that fits. ``most``: by the largest entry of an engine's menu, None
+    where that is not above ``native``.
     ``bounds``: of the upstream's processor, where they are not the family's. ``low_detail``: the client asked for
     detail "low", and the family defines what that takes, whatever the size.
     """
@@ -69,6 +73,7 @@ class MeasuredImage:
     low_detail: bool = False
     bounds: Bounds = field(default_factory=dict)
     most: int | None = None
+    page: "PdfPage | None" = None
 
     @property
     def limit(self) -> int:
@@ -104,14 +109,19 @@ def measure(url: str, family: str, limits: Limits, detail: object = None, bounds
         raise Refused(422, "bad_data_url", f"the data URL of an image declares {head[1]}, which is not an image type")
     if (len(url) - head.end()) * 3 // 4 > limits.image_bytes + 2:
         raise _too_large(limits)
-    try:
-        data = b64decode(url[head.end() :], validate=True)
-    except ValueError:  # any other character, or wrong padding
-        raise Refused(422, "bad_base64", "an image's base64 is damaged") from None
+    data = read_base64(url[head.end() :], "an image")
     image, formula = measure_bytes(data, family, limits, bounds), named_family(family).formula
     if detail == "low" and isinstance(formula, DetailTiles | BudgetPatches) and formula.low_tokens:
         return replace(image, native=formula.low_tokens, low_detail=True)
     return image
+
+
+def read_base64(text: str, what: str) -> bytes:
+    """The bytes of base64, read strictly."""
+    try:
+        return bytes(b64decode(text, validate=True))
+    except ValueError:  # any other character, or wrong padding
+        raise Refused(422, "bad_base64", f"the base64 of {what} is damaged") from None
 
 
 def measure_bytes(data: bytes, family: str, limits: Limits, bounds: Bounds = NO_BOUNDS) -> MeasuredImage:
@@ -144,9 +154,21 @@ def measure_size(
     return MeasuredImage(data, kind, width, height, native, bounds=bounds)
 
 
+def measure_page(page: "PdfPage", family: str, limits: Limits, bounds: Bounds = NO_BOUNDS) -> MeasuredImage:
+    """A page of a PDF, in its size at 200 dpi."""
+    return replace(measure_size(page.width, page.height, family, limits, bounds), page=page)
+
+
+def page_url(image: MeasuredImage, page: "PdfPage", encoding: Encoding) -> str:
+    """A page of a PDF in its own size, for an engine that is told how many tokens it takes."""
+    return _encode(page.draw(image.width, image.height), encoding)
+
+
 def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding) -> FittedImage:
     """The image resized to its budget; ``InfeasibleBudget`` where no size of its shape is within it."""
     size = (image.width, image.height)
+    if image.page is not None:
+        return _draw_page(image, image.page, budget, family, encoding)
     if image.low_detail and image.native > budget:
         raise InfeasibleBudget(f"an image of detail low takes {image.native} tokens in {family}, above {budget}")
     try:
@@ -170,6 +192,14 @@ def _encode(image: Image.Image, encoding: Encoding) -> str:
     out = io.BytesIO()
     image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return data_url(out.getvalue(), "jpeg")
+
+
+def _draw_page(image: MeasuredImage, page: "PdfPage", budget: int, family: str, encoding: Encoding) -> FittedImage:
+    """A page of a PDF, drawn in the size that its budget allows; its scale is of its size at 200 dpi."""
+    size = fitted_size(image.width, image.height, budget, family)
+    tokens = _as_counted(image, size.width, size.height, budget, family)
+    scale = size.width / image.width, size.height / image.height
+    return FittedImage(_encode(page.draw(size.width, size.height), encoding), tokens, scale)
 
 
 def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:

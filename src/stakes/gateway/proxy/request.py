@@ -17,7 +17,7 @@ as it is, except for a "%" before two hexadecimal digits: it becomes %25, so tha
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import accumulate
 from secrets import token_hex
@@ -30,6 +30,8 @@ from stakes.signals.prompt import Prompt, read_prompt
 
 if TYPE_CHECKING:
     from yarl import URL
+
+    from stakes.gateway.pdf.renderer import PdfPage
 
 NO_PROMPT = Prompt()
 MOST_BYTES = 1200  # of one header value: some servers accept 4 KB for all headers of a response
@@ -94,7 +96,7 @@ class Call:
     """The content of one request.
 
     ``unread``: names of what may be an image and is not read (a video, a file's id, embeddings). ``parameters``: names
-    of engine parameters that change how many tokens an image takes.
+    of engine parameters that change how many tokens an image takes. ``pages``: of PDFs, by the ``id`` of an image part.
     """
 
     record: dict[str, Any]
@@ -103,6 +105,7 @@ class Call:
     parameters: tuple[str, ...] = ()
     prompt: Prompt = NO_PROMPT
     hints: ClientHints = ClientHints()
+    pages: "Mapping[int, PdfPage]" = field(default_factory=dict)
 
     @property
     def count(self) -> int:

@@ -113,7 +113,8 @@ def main() -> None:
     for table in tables.values():
         print(as_markdown(table["columns"], table["rows"]), flush=True)
     if a.out:
-        record = {"model": a.model, "command": "python -m training.real", "tables": tables}
+        command = f"python -m training.real --data DIR --sets {' '.join(a.sets)}"
+        record = {"model": a.model, "command": command, "tables": tables}
         a.out.write_text(json.dumps(record, indent=1) + "\n")
 
 

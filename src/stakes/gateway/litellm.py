@@ -127,7 +127,7 @@ class Stakes(CustomLogger):  # type: ignore[misc]
 
     def _check_other(self, body: Any) -> None:
         """Refuse a call of another kind that may hold an image, or count it."""
-        count = len(find_images(body, None).unread) if isinstance(body, dict) else 0
+        count = len(find_images(body, "other").unread) if isinstance(body, dict) else 0
         if not count:
             return
         if self.settings.mode == "enforce" and self.settings.unread == "refuse":

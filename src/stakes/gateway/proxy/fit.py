@@ -17,6 +17,15 @@ from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.proxy import actuators
+from stakes.gateway.proxy.checks import (
+    check_addresses,
+    check_pixels,
+    check_readable,
+    count_within,
+    other_may_hold_image,
+    parse_within,
+    unread,
+)
 from stakes.gateway.proxy.clients import Client
 from stakes.gateway.proxy.decide import GROUNDING, ImagePair, RequestPlan, TierChoice, choose_tier, images_digest
 from stakes.gateway.proxy.errors import Refused
@@ -31,24 +40,18 @@ from stakes.gateway.proxy.images import (
     measure_bytes,
     predict_fit,
 )
-from stakes.gateway.proxy.json_limits import count_within, parse_within
 from stakes.gateway.proxy.remote import Fetcher, check_remote, read_url
 from stakes.gateway.proxy.request import Call, ClientHints, dump, dump_images, read_call
-from stakes.gateway.proxy.scan import Action, Api, ImageRef, other_may_hold_image
+from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import family as named_family
 
 _BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"
 _PATH = (
-    "the body may hold an image, and the gateway does not read this path; send it to /v1/chat/completions or "
-    "/v1/responses"
+    "the body may hold an image, and the gateway does not read this path; send it to /v1/chat/completions, "
+    "/v1/responses or /v1/messages"
 )
-
-
-def unread(what: str) -> Refused:
-    """What may be an image and is not read."""
-    return Refused(422, "unread_image", f"{what} (the operator can allow this with --unread pass)")
 
 
 class Preparer:
@@ -84,6 +87,9 @@ class Preparer:
         """The plan of a request on a path that is not read; None where nothing in it may be an image."""
         if action != "refuse" and not other_may_hold_image(body):
             return None
+        if action == "count":
+            await self._check_counted(body)
+            return None
         count = 1 if action == "refuse" else await self.workers.run(count_within, body, self._settings.limits)
         if not count:
             return None
@@ -95,6 +101,12 @@ class Preparer:
         else:
             self.pass_or_raise(unread(_BATCH if action == "refuse" else _PATH))
         return plan
+
+    async def _check_counted(self, body: bytes) -> None:
+        """Nothing is generated from a body whose tokens are counted; but the upstream follows the addresses in it."""
+        if not self._observing:
+            call = await self.workers.run(lambda: read_call("messages", parse_within(body, self._settings.limits)))
+            check_addresses(call)
 
     def pass_or_raise(self, refusal: Refused) -> None:
         """Count a refusal that is not enforced, because the gateway observes or fails open; raise any other."""
@@ -131,9 +143,8 @@ class Preparer:
             plan.unmeasured = call.count - len(images)
         except Refused:  # it is forwarded whatever it holds; what cannot be measured is counted as unmeasured
             plan.unmeasured = max(plan.unmeasured, 1)
-        for ref in () if call is None or self._observing else call.images:
-            if not is_data_url(ref.url):
-                check_remote(ref.url)  # an address is followed by the upstream, bypassed or not
+        if call is not None and not self._observing:
+            check_addresses(call)
         plan.take()
         return plan
 
@@ -145,7 +156,7 @@ class Preparer:
         policy = plan.rules.policy
         plan.tier, plan.why, plan.decided = choice.tier, choice.why, choice.decided
         plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
-        self._check_readable(call)
+        check_readable(call, plan.api, self._settings)
         plan.fetched = await self._fetch(call, policy.family)
         refs, images = await self.workers.run(self._measure, call, policy.family)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
@@ -171,7 +182,7 @@ class Preparer:
         choice: TierChoice,
     ) -> list[FittedImage]:
         """Get a grant for the images and fit them to it."""
-        self._check_pixels(images)
+        check_pixels(images, self._settings)
         plan.grant = plan.controller.grant(choice.tier, plan.natives, choice.budget)
         plan.budgets = plan.grant.budgets
         if plan.grant.reason:
@@ -200,18 +211,6 @@ class Preparer:
         if sum(plan.budgets) < sum(plan.natives):
             message = f"native sizes take {sum(plan.natives)} tokens, and {sum(plan.budgets)} are left for them now"
             raise Refused(429, "grounding_over_budget", f"{message}; send smaller images, or another tier")
-
-    def _check_readable(self, call: Call) -> None:
-        """Refuse too many images, those that are not read, and parameters that would change their tokens."""
-        most = self._settings.limits.images
-        if call.count > most:
-            raise Refused(422, "too_many_images", f"a request may hold {most} images at most")
-        if call.parameters:
-            what = f"{call.parameters[0]} sets how many tokens an image takes, which the gateway does"
-            raise unread(f"{what}; leave it out")
-        if call.unread and self._settings.unread == "refuse":
-            what = f"{call.unread[0]!r:.60} may be an image that the gateway cannot read"
-            raise unread(f"{what}; send it as an image_url with a data URL")
 
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
@@ -249,14 +248,6 @@ class Preparer:
         refs = [ref for ref in call.images if is_data_url(ref.url)]
         limits = self._settings.limits
         return refs, [measure(ref.url, family, limits, by_pixels and ref.detail, self._bounds) for ref in refs]
-
-    def _check_pixels(self, images: Sequence[MeasuredImage]) -> None:
-        """Refuse a request whose images would take too long to decode; other actuators and observing decode none."""
-        allowed = max(self._settings.limits.request_pixels, self._settings.limits.pixels)
-        decodes = self._settings.actuator == "pixels" and not self._observing
-        if decodes and sum(image.width * image.height for image in images) > allowed:
-            message = f"the images of a request may have {allowed / 1e6:g} megapixels together"
-            raise Refused(422, "too_many_pixels", message)
 
     def fit(
         self,

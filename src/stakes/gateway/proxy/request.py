@@ -27,7 +27,7 @@ from urllib.parse import quote, unquote_to_bytes
 from yarl import URL
 
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.scan import Api, ImageRef, find_images, raw_may_hold_image
+from stakes.gateway.proxy.scan import Api, ImageRef, find_images
 from stakes.signals.prompt import Prompt, read_prompt
 
 NO_PROMPT = Prompt()
@@ -147,7 +147,7 @@ def headers_of(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
 def parse(body: bytes) -> dict[str, Any]:
     """The body as JSON that all parsers read alike: UTF-8, an object, no repeated key, no NaN, not too deep."""
     try:
-        record = json.loads(body.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        record = json.loads(body.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise Refused(400, "bad_json", "the body is not JSON in UTF-8") from None
     if not isinstance(record, dict):
@@ -155,7 +155,8 @@ def parse(body: bytes) -> dict[str, Any]:
     return record
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; 400 for one that repeats a key."""
     record = dict(pairs)
     if len(record) != len(pairs):
         message = "the body repeats a key in one object; servers differ in which one they read"
@@ -180,35 +181,26 @@ def dump_images(record: dict[str, Any], refs: Sequence[ImageRef]) -> bytes:
 
     Their addresses are inserted after the rest was written: searching a megabyte for characters to escape takes 4 ms.
     """
-    nonce, urls = token_hex(16), [ref.url for ref in refs]
+    nonce, texts = token_hex(16), [ref.holder[ref.key] for ref in refs]
     marks = [f"{nonce}:{i}." for i in range(len(refs))]
     try:
         for ref, mark in zip(refs, marks, strict=True):
-            ref.url = mark
+            ref.holder[ref.key] = mark
         body = dump(record)
     finally:
-        for ref, url in zip(refs, urls, strict=True):
-            ref.url = url
-    for mark, url in zip(marks, urls, strict=True):
-        body = body.replace(mark.encode(), url.encode("ascii"), 1)
+        for ref, text in zip(refs, texts, strict=True):
+            ref.holder[ref.key] = text
+    for mark, text in zip(marks, texts, strict=True):
+        body = body.replace(mark.encode(), text.encode("ascii"), 1)
     return body
 
 
 def read_call(api: Api, record: dict[str, Any]) -> Call:
     """Find the images, the question and what ``metadata`` asks for."""
-    found = find_images(record, "messages" if api == "chat" else "input")
+    found = find_images(record, api)
     hints = ClientHints.from_metadata(record.get("metadata"))
     parts = tuple(found.images), tuple(found.unread), tuple(found.parameters)
     return Call(record, *parts, read_prompt(api, record), hints)
-
-
-def count_unread(body: bytes) -> int:
-    """How many things may be images in a body of a path that is not read, of any format."""
-    try:
-        record = json.loads(body.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
-    except (ValueError, RecursionError):
-        return int(raw_may_hold_image(body))
-    return len(find_images(record, None).unread)
 
 
 def encode_header(text: str) -> bytes:

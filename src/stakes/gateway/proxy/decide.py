@@ -106,6 +106,13 @@ class RequestPlan:
         numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
         return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
 
+    def ask_grant(self, choice: TierChoice) -> None:
+        """Get budgets for the measured images."""
+        self.grant = self.controller.grant(choice.tier, self.natives, choice.budget)
+        self.budgets = self.grant.budgets
+        if self.grant.reason:
+            self.why = f"{self.why}; {self.grant.reason}"
+
     def settle(self, read: bool) -> None:
         """Book the tokens if the model may have read the images, or else return the grant; once."""
         grant, self.grant, controller = self.grant, None, self.controller
@@ -142,6 +149,11 @@ class RequestPlan:
             "outcome": self.outcome,
         }
         return [(f"x-stakes-{name}".encode(), encode_header(text)) for name, text in values.items() if text]
+
+
+def may_have_read(status: int) -> bool:
+    """Whether a model may have read the images: a status 4xx or 503 refuses a request before that."""
+    return not (400 <= status < 500 or status == 503)
 
 
 def choose_tier(policy: Policy, call: Call, hints: ClientHints, digest: str = "") -> TierChoice:

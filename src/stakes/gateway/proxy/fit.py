@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event
+from typing import Protocol
 
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
-from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.proxy import actuators
 from stakes.gateway.proxy.checks import (
@@ -54,10 +54,17 @@ _PATH = (
 )
 
 
+class RefusalCounter(Protocol):
+    """Counts refusals that are not enforced: ``Metrics``, or the counts of a wrapped client."""
+
+    def count_passed(self, code: str, observing: bool) -> None:
+        """Count one."""
+
+
 class Preparer:
     """Makes the plans of one gateway."""
 
-    def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: Metrics, log: Log) -> None:
+    def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: RefusalCounter, log: Log) -> None:
         self._settings, self._served, self.workers = settings, served, workers
         self._metrics, self._log = metrics, log
         self._observing, self._bounds = settings.mode == "observe", settings.bounds
@@ -114,7 +121,7 @@ class Preparer:
             return
         if not (self._observing or (refusal.passable and self._settings.fail == "open")):
             raise refusal from None
-        (self._metrics.would_reject if self._observing else self._metrics.rejects).labels(refusal.code).inc()
+        self._metrics.count_passed(refusal.code, self._observing)
 
     def _check_bypass(self) -> None:
         if not self._settings.allow_bypass:
@@ -165,7 +172,7 @@ class Preparer:
         if choice.tier == GROUNDING or not refs:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
             if choice.tier == GROUNDING:
-                self._grant_native(plan)
+                self.grant_native(plan)
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
         else:
@@ -183,10 +190,7 @@ class Preparer:
     ) -> list[FittedImage]:
         """Get a grant for the images and fit them to it."""
         check_pixels(images, self._settings)
-        plan.grant = plan.controller.grant(choice.tier, plan.natives, choice.budget)
-        plan.budgets = plan.grant.budgets
-        if plan.grant.reason:
-            plan.why = f"{plan.why}; {plan.grant.reason}"
+        plan.ask_grant(choice)
         abandoned, family = Event(), plan.rules.policy.family
         try:
             plan.body, fitted = await self.workers.run(
@@ -197,7 +201,7 @@ class Preparer:
         plan.outcome = "observed" if self._observing else "fitted"
         return fitted
 
-    def _grant_native(self, plan: RequestPlan) -> None:
+    def grant_native(self, plan: RequestPlan) -> None:
         """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
         if self._settings.grounding == "refuse":
             message = "this gateway does not keep native sizes; leave x-stakes-tier: grounding out"

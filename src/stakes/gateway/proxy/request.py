@@ -21,14 +21,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import accumulate
 from secrets import token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote_to_bytes
-
-from yarl import URL
 
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.scan import Api, ImageRef, find_images
 from stakes.signals.prompt import Prompt, read_prompt
+
+if TYPE_CHECKING:
+    from yarl import URL
 
 NO_PROMPT = Prompt()
 MOST_BYTES = 1200  # of one header value: some servers accept 4 KB for all headers of a response
@@ -47,7 +48,7 @@ _TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
 class ReceivedRequest:
     """A request as the client sent it; ``url`` is its address at the upstream, ``client`` the client's own."""
 
-    url: URL
+    url: "URL"
     headers: list[tuple[bytes, bytes]]
     body: bytes
     encoding: bytes

@@ -10,10 +10,12 @@ that reads only the last image of a conversation (``local_server``) states how m
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stakes.gateway.monitoring.metrics import Metrics
-from stakes.gateway.proxy.decide import RequestPlan
+from stakes.gateway.proxy.decide import RequestPlan, may_have_read
+
+if TYPE_CHECKING:
+    from stakes.gateway.monitoring.metrics import Metrics
 
 MOST_BYTES = 1 << 20  # of a response that is kept to be read; usage is at its end
 _TAIL = 1 << 16
@@ -117,18 +119,15 @@ def _get(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
 
 
-def settle_request(metrics: Metrics, plan: RequestPlan, status: int) -> None:
-    """Settle and count a request whose response has begun.
-
-    A status 4xx or 503 refuses the request, so that no model read the images. After any other error one may have.
-    """
+def settle_request(metrics: "Metrics", plan: RequestPlan, status: int) -> None:
+    """Settle and count a request whose response has begun."""
     metrics.requests.labels(plan.tier, plan.outcome if status < 400 else "upstream_refused").inc()
     if not plan.decided:
         metrics.undecided.inc()
-    settle_images(metrics, plan, read=not (400 <= status < 500 or status == 503))
+    settle_images(metrics, plan, read=may_have_read(status))
 
 
-def settle_images(metrics: Metrics, plan: RequestPlan, read: bool) -> None:
+def settle_images(metrics: "Metrics", plan: RequestPlan, read: bool) -> None:
     """Book and count the images if the model may have read them (``read``), or else return the grant."""
     plan.settle(read)
     if not read:
@@ -147,7 +146,7 @@ def settle_images(metrics: Metrics, plan: RequestPlan, read: bool) -> None:
         metrics.tokens.labels(plan.tier, "saved").inc(max(0, native - predicted))
 
 
-def compare_usage(metrics: Metrics, plan: RequestPlan, reader: UsageReader | None) -> int | None:
+def compare_usage(metrics: "Metrics", plan: RequestPlan, reader: UsageReader | None) -> int | None:
     """Count whether the server agrees with the prediction; returns its count, None where it states none."""
     if reader is None or plan.expected is None:
         return None

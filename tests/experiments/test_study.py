@@ -45,8 +45,8 @@ def test_content_gives_no_image_less_than_the_papers_floor(tmp_path: Path) -> No
     model = Scholar()
     study = Study(model, "scholar", tmp_path, per_tier=8)
     model.learn([*study.questions("forms", 4), *study.questions("swatches", 8)], 1)
-    table = experiment("cross-task")
-    arms = study.arms(*table.workload(study), {"high": 512, "low": 96}, {"high": 5, "low": 1})  # type: ignore[attr-defined]
+    source, samples = experiment("cross-task").workload(study)  # type: ignore[attr-defined]
+    arms = study.arms(source, samples, {"high": 512, "low": 96}, {"high": 5, "low": 1})
     colors = arms.plan.budgets["content"][8:]
     assert set(colors) == {FLOOR} == {32}, "a solid color has no density at all"
     assert sum(arms.plan.budgets["content"]) == 8 * (512 + 96)

@@ -25,6 +25,7 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.request import Call, ClientHints, encode_header
 from stakes.gateway.proxy.scan import Api
 from stakes.gateway.reload import Rules
+from stakes.gateway.sizes import ImageKeys
 
 GROUNDING = "grounding"
 
@@ -105,6 +106,16 @@ class RequestPlan:
         """The decision as JSON, for the log, the dashboard and traces."""
         numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
         return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
+
+    def ask_grant(self, choice: TierChoice, keys: Sequence[ImageKeys]) -> None:
+        """Get budgets for the measured images; known ones may keep their sizes, but not beside a stated cost."""
+        sizes, costs = self.rules.sizes, {name: plan.cost for name, plan in self.rules.policy.tiers.items()}
+        known = sizes.find(keys, choice.tier, costs)
+        self.grant = self.controller.grant(choice.tier, self.natives, choice.budget, known)
+        sizes.store(keys, self.grant.sizes)
+        self.budgets = self.grant.budgets
+        if self.grant.reason:
+            self.why = f"{self.why}; {self.grant.reason}"
 
     def settle(self, read: bool) -> None:
         """Book the tokens if the model may have read the images, or else return the grant; once."""

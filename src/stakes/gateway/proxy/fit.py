@@ -45,6 +45,7 @@ from stakes.gateway.proxy.request import Call, ClientHints, dump, dump_images, r
 from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.gateway.sizes import ImageKeys
 from stakes.vision.geometry import family as named_family
 
 _BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"
@@ -165,7 +166,7 @@ class Preparer:
         plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
         check_readable(call, plan.api, self._settings)
         plan.fetched = await self._fetch(call, policy.family)
-        refs, images = await self.workers.run(self._measure, call, policy.family)
+        refs, images, keys = await self.workers.run(self._measure_known, plan, call, choice, hints.sender)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
         if self._settings.keep_images:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
@@ -176,21 +177,16 @@ class Preparer:
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
         else:
-            fitted = await self._fit_to_grant(plan, call, refs, images, choice)
+            check_pixels(images, self._settings)
+            plan.ask_grant(choice, keys)
+            fitted = await self._fit_to_grant(plan, call, refs, images)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
 
     async def _fit_to_grant(
-        self,
-        plan: RequestPlan,
-        call: Call,
-        refs: Sequence[ImageRef],
-        images: Sequence[MeasuredImage],
-        choice: TierChoice,
+        self, plan: RequestPlan, call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage]
     ) -> list[FittedImage]:
-        """Get a grant for the images and fit them to it."""
-        check_pixels(images, self._settings)
-        plan.ask_grant(choice)
+        """Fit the images to their grant."""
         abandoned, family = Event(), plan.rules.policy.family
         try:
             plan.body, fitted = await self.workers.run(
@@ -252,6 +248,17 @@ class Preparer:
         refs = [ref for ref in call.images if is_data_url(ref.url)]
         limits = self._settings.limits
         return refs, [measure(ref.url, family, limits, by_pixels and ref.detail, self._bounds) for ref in refs]
+
+    def _measure_known(
+        self, plan: RequestPlan, call: Call, choice: TierChoice, sender: str
+    ) -> tuple[list[ImageRef], list[MeasuredImage], list[ImageKeys]]:
+        """The images, and the digests that their sizes are remembered by; a budget of its own is not remembered."""
+        refs, images = self._measure(call, plan.rules.policy.family)
+        if choice.tier == GROUNDING or choice.budget is not None:
+            return refs, images, []
+        turns = call.record.get("messages", call.record.get("input"))
+        data = [(ref.part, image.data) for ref, image in zip(refs, images, strict=True)]
+        return refs, images, plan.rules.sizes.keys(sender, choice.tier, turns, data)
 
     def fit(
         self,

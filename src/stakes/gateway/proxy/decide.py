@@ -25,6 +25,7 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.request import Call, ClientHints, encode_header
 from stakes.gateway.proxy.scan import Api
 from stakes.gateway.reload import Rules
+from stakes.gateway.sizes import ImageKeys
 
 GROUNDING = "grounding"
 
@@ -108,9 +109,16 @@ class RequestPlan:
         numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
         return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
 
-    def ask_grant(self, choice: TierChoice, limits: Sequence[int]) -> None:
-        """Get budgets for the measured images; ``limits``: what each can take at most."""
-        self.grant = self.controller.grant(choice.tier, limits, choice.budget)
+    def ask_grant(self, choice: TierChoice, limits: Sequence[int], keys: Sequence[ImageKeys] = ()) -> None:
+        """Get budgets for the measured images; ``limits``: what each can take at most.
+
+        Those with keys may keep their sizes, but not beside a stated cost.
+        """
+        sizes, costs = self.rules.sizes, {name: plan.cost for name, plan in self.rules.policy.tiers.items()}
+        known = sizes.find(keys, choice.tier, costs)
+        self.grant = self.controller.grant(choice.tier, limits, choice.budget, known)
+        if keys:
+            sizes.store(keys, self.grant.sizes)
         self.budgets = self.grant.budgets
         if self.grant.reason:
             self.why = f"{self.why}; {self.grant.reason}"

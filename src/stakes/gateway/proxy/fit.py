@@ -47,6 +47,7 @@ from stakes.gateway.proxy.request import Call, ClientHints, dump, dump_images, r
 from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.gateway.sizes import ImageKeys
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import most_tokens
 
@@ -172,7 +173,7 @@ class Preparer:
         plan.text_bytes = len(body) - sum(len(ref.holder[ref.key]) for ref in call.images)
         check_readable(call, plan.api, self._settings)
         plan.fetched = await self._fetch(call, policy.family)
-        refs, images = await self.workers.run(self._measure, call, policy.family)
+        refs, images, keys = await self.workers.run(self._measure_known, plan, call, choice, hints.sender)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
         if self._settings.keep_images:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
@@ -187,21 +188,16 @@ class Preparer:
                 fit = self.workers.run(self.fit, call, refs, images, natives, policy.family, self._observing)
                 plan.body, fitted = await fit
         else:
-            fitted = await self._fit_to_grant(plan, call, refs, images, choice)
+            check_pixels(images, self._settings)
+            plan.ask_grant(choice, [image.limit for image in images], keys)
+            fitted = await self._fit_to_grant(plan, call, refs, images)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
 
     async def _fit_to_grant(
-        self,
-        plan: RequestPlan,
-        call: Call,
-        refs: Sequence[ImageRef],
-        images: Sequence[MeasuredImage],
-        choice: TierChoice,
+        self, plan: RequestPlan, call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage]
     ) -> list[FittedImage]:
-        """Get a grant for the images and fit them to it."""
-        check_pixels(images, self._settings)
-        plan.ask_grant(choice, [image.limit for image in images])
+        """Fit the images to their grant."""
         abandoned, family = Event(), plan.rules.policy.family
         try:
             plan.body, fitted = await self.workers.run(
@@ -261,6 +257,17 @@ class Preparer:
         """The image with what it can take by the largest entry of an actuator's menu, which may exceed its native."""
         size = image.width, image.height
         return replace(image, most=most_tokens(self._settings.actuator, family, *size, image.native))
+
+    def _measure_known(
+        self, plan: RequestPlan, call: Call, choice: TierChoice, sender: str
+    ) -> tuple[list[ImageRef], list[MeasuredImage], list[ImageKeys]]:
+        """The images, and the digests that their sizes are remembered by; a budget of its own is not remembered."""
+        refs, images = self._measure(call, plan.rules.policy.family)
+        if choice.tier == GROUNDING or choice.budget is not None:
+            return refs, images, []
+        turns = call.record.get("messages", call.record.get("input"))
+        data = [(ref.part, image.identity) for ref, image in zip(refs, images, strict=True)]
+        return refs, images, plan.rules.sizes.keys(sender, choice.tier, turns, data)
 
     def fit(
         self,

@@ -80,6 +80,11 @@ class MeasuredImage:
         """The tokens that it can take at most: its native ones, unless an engine's parameter can give it more."""
         return self.native if self.most is None else self.most
 
+    @property
+    def identity(self) -> bytes:
+        """What it is known by when it comes again: its bytes, or the digest of its PDF and the page."""
+        return self.data if self.page is None else f"{self.page.key}.{self.page.index}".encode()
+
 
 @dataclass(frozen=True)
 class FittedImage:

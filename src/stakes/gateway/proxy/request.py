@@ -14,6 +14,7 @@ as it is, except for a "%" before two hexadecimal digits: it becomes %25, so tha
     tier_names("高,low".encode()), tier_names(b"%E9%AB%98,low")        # ('高', 'low'), ('高', 'low')
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote_to_bytes
 
+from stakes.gateway.proxy.clients import CREDENTIALS
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.scan import Api, ImageRef, find_images
 from stakes.signals.prompt import Prompt, read_prompt
@@ -61,22 +63,25 @@ class ReceivedRequest:
 class ClientHints:
     """What the client asks for in ``x-stakes-`` headers or in ``metadata``; ``cost`` is not checked yet.
 
-    ``tiers``: one, or several separated by commas.
+    ``tiers``: one, or several separated by commas. ``sender``: a digest of the credentials that came with it.
     """
 
     tiers: tuple[str, ...] = ()
     task: str | None = None
     bypass: bool = False
     cost: object = None
+    sender: str = field(default="", repr=False)
 
     @classmethod
     def from_headers(cls, headers: Mapping[bytes, bytes]) -> "ClientHints":
         """Read the headers; their names are in lower case."""
+        credentials = b" ".join(headers[name] for name in CREDENTIALS if name in headers)
         return cls(
             tiers=tier_names(headers.get(b"x-stakes-tier", b"")),
             task=decode_header(headers.get(b"x-stakes-task", b"")) or None,
             bypass=headers.get(b"x-stakes-bypass", b"").strip().lower() not in _FALSE,
             cost=headers.get(b"x-stakes-cost", b"").decode("latin-1").strip(),
+            sender=hashlib.sha256(credentials).hexdigest() if credentials else "",
         )
 
     @classmethod

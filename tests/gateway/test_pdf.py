@@ -17,6 +17,7 @@ from tests.gateway.upstream import Upstream, image_sizes
 
 from stakes import count_tokens
 from stakes.gateway.pdf.renderer import PdfRenderer
+from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Limits
 
 
@@ -102,7 +103,7 @@ def test_the_three_apis_and_tool_results_are_read(drawing: Gateway, upstream: Up
     two = text_pdf(2)
     chat = post(drawing, http, asked(text_part("first"), file_part(two), image_part(), question="Who signed it?"))
     assert chat.headers["x-stakes-budget"] == f"{LOW},{LOW},{LOW}"
-    assert chat.headers["x-stakes-pages"] == "1.1,1.2"
+    assert chat.headers["x-stakes-pages"] == "1.1,1.2,-"
     kinds = [part["type"] for part in upstream.last.json["messages"][0]["content"]]
     assert kinds == ["text", "image_url", "image_url", "image_url", "text"]
     part = {"type": "input_file", "filename": "a.pdf", "file_data": url(two)}
@@ -157,6 +158,16 @@ def test_without_render_a_pdf_is_unread_and_observing_changes_nothing(upstream: 
         assert post(front, http, body).headers["x-stakes-outcome"] == "uncompressed"
         assert upstream.last.json == body
         assert front.metric("apart_images_total", why="uncompressed") == 1
+    with gateway(upstream.url, unread="pass", pdf="refuse") as front:  # PDFs may differ from all else that is unread
+        assert post(front, http, body).json()["error"]["code"] == "pdf_refused"
+        assert post(front, http, asked(UNREAD[0])).status_code == 200
+    with gateway(upstream.url, pdf="pass") as front:
+        both = asked(file_part(text_pdf()), image_part())
+        reply = post(front, http, both)
+        assert (reply.headers["x-stakes-outcome"], reply.headers["x-stakes-budget"]) == ("fitted", str(HIGH))
+        assert upstream.last.json["messages"][0]["content"][0] == both["messages"][0]["content"][0]
+        assert front.metric("apart_images_total", why="uncompressed") == 1
+        assert post(front, http, asked(file_part(text_pdf()), UNREAD[0])).json()["error"]["code"] == "unread_image"
     with gateway(upstream.url, mode="observe", pdf="render") as front:
         reply = post(front, http, body)
         assert reply.headers["x-stakes-outcome"] == "observed"
@@ -197,6 +208,30 @@ def test_time_and_bytes_are_limited_and_a_killed_process_is_replaced(upstream: U
         assert post(front, http, asked(file_part(large))).json()["error"]["code"] == "image_too_large"
         many = [file_part(bomb)] * 3
         assert post(front, http, asked(*many)).status_code == 422
+
+
+def test_a_file_that_takes_too_much_memory_ends_its_own_process_only() -> None:
+    renderer = PdfRenderer(Limits(workers=1, pdf_memory=800_000_000))
+    try:
+        (one,) = renderer.pages(text_pdf(), "1", 50)
+        with pytest.raises(Refused) as refusal:
+            renderer.draw(one, 12_000, 12_000)
+        assert refusal.value.code == "pdf_over_limit"
+        assert renderer.pages(text_pdf(), "1", 50)[0].draw(300, 400).size == (300, 400)
+    finally:
+        renderer.close()
+
+
+def test_the_process_that_draws_has_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAKES_UPSTREAM_KEY", "secret-of-the-gateway")
+    before = set(children(os.getpid()))
+    renderer = PdfRenderer(Limits(workers=1))
+    try:
+        renderer.pages(text_pdf(), "1", 50)
+        (child,) = set(children(os.getpid())) - before
+        assert b"secret-of-the-gateway" not in Path(f"/proc/{child}/environ").read_bytes()
+    finally:
+        renderer.close()
 
 
 def children(pid: int) -> list[int]:
@@ -243,5 +278,5 @@ def test_memory_stays_flat() -> None:
 def test_a_second_image_beside_a_pdf_is_its_own_page(drawing: Gateway, http: httpx.Client) -> None:
     small = url_of(encoded(Image.new("RGB", (56, 56), "white")))
     reply = post(drawing, http, asked(image_part(small), file_part(text_pdf()), file_part(text_pdf(2))))
-    assert reply.headers["x-stakes-pages"] == "1.1,2.1,2.2"
+    assert reply.headers["x-stakes-pages"] == "-,1.1,2.1,2.2"
     assert len(reply.headers["x-stakes-predicted-tokens"].split(",")) == 4

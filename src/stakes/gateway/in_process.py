@@ -46,12 +46,13 @@ class BudgetReport:
     scales: tuple[tuple[float, float], ...]
     policy: str
     mode: str
+    pages: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: RequestPlan, mode: str) -> "BudgetReport":
         """The report of a plan."""
         numbers = tuple(plan.budgets), tuple(plan.natives), tuple(plan.predicted), tuple(plan.scales)
-        return cls(plan.tier, plan.why, plan.outcome, *numbers, plan.rules.policy.fingerprint, mode)
+        return cls(plan.tier, plan.why, plan.outcome, *numbers, plan.rules.policy.fingerprint, mode, tuple(plan.pages))
 
 
 class InlineWorkers(Workers):

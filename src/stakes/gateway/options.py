@@ -120,6 +120,7 @@ class Limits(Section):
     waiting: int = positive(64, "Image jobs running or waiting; beyond it the gateway returns 503.")
     fit_s: float = positive(20.0, "Seconds for one image job, waiting included.")
     pdf_s: float = positive(5.0, "Seconds to open all PDFs of a request, or to draw one page.")
+    pdf_memory: int = positive(2 << 30, "Address space in bytes of a process that draws PDFs; an idle one takes 0.5e9.")
 
 
 class Timeouts(Section):

@@ -24,7 +24,7 @@ Encoding = Literal["png", "jpeg"]
 Remote = Literal["pass", "refuse"]
 Unread = Literal["refuse", "pass"]
 Grounding = Literal["budget", "pass", "refuse"]
-Pdf = Literal["unread", "render"]
+Pdf = Literal["render", "refuse", "pass"]
 UpstreamAuth = Literal["bearer", "x-api-key", "api-key"]
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -71,9 +71,9 @@ class Settings(Section):
         "Images in paths and shapes that are not read: refuse them, or pass them on uncompressed.",
         Option(kind=str),
     )
-    pdf: Pdf = setting(
-        "unread",
-        "PDF parts: unread (see --unread), or render: each page becomes an image (stakes[pdf]).",
+    pdf: Pdf | None = setting(
+        None,
+        "PDFs in requests: render (each page becomes an image; stakes[pdf]), refuse or pass. Default: as --unread.",
         Option(kind=str),
     )
     grounding: Grounding = setting(

@@ -3,18 +3,19 @@
 A message is the length of its JSON (4 bytes), the JSON, and as many bytes of data as ``bytes`` in it says.
 
     {"do": "open", "key": …, "most": 50, "bytes": n} + the file      ->  {"sizes": [[595.0, 842.0], …]} in points
-    {"do": "draw", "key": …, "page": 0, "width": 588, "height": 756}  ->  {"bytes": m} + RGB
+    {"do": "draw", "key": …, "page": 0, "width": 588, "height": 756}  ->  {"bytes": m} + BGRx
 
 The last file stays open. PDFium here has no JavaScript engine, and nothing in a file is followed or started. The
-address space is limited, so that a file that needs more ends this process.
+address space and the time of a command are limited, no file can be written: what needs more ends this process.
+
+    python -m stakes.gateway.pdf.child 2147483648 5.0        # bytes, seconds
 """
 
 import json
+import signal
 import struct
 import sys
 from typing import Any, BinaryIO
-
-MEMORY = 2 << 30  # bytes of address space; Python and PDFium take half of one
 
 
 class PdfProblem(Exception):
@@ -45,14 +46,20 @@ def receive(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
     return message, data
 
 
-def _limit_memory() -> None:
+def _limit(memory: int) -> None:
     try:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError, OSError):  # not on this system
+        for what, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
+            resource.setrlimit(what, (most, most))
+    except (ImportError, ValueError, OSError):  # not on this system; the parent's time limit holds everywhere
         pass
+
+
+def _end_after(seconds: float) -> None:
+    """Let the system end this process, even where the parent is gone; 0 for no limit."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 class _Reader:
@@ -88,7 +95,7 @@ class _Reader:
         return {"sizes": sizes}
 
     def draw(self, message: dict[str, Any]) -> bytes:
-        """The page in exactly this size, on white, as rows of RGB."""
+        """The page in exactly this size, on white, as rows of BGRx."""
         if self._document is None or self._key != message["key"]:
             raise PdfProblem("closed")
         width, height = message["width"], message["height"]
@@ -102,10 +109,10 @@ class _Reader:
         self._raw.FPDF_RenderPageBitmap(*area)
         if self._document.formenv is not None:
             self._raw.FPDF_FFLDraw(self._document.formenv, *area)
-        pixels = bitmap.to_numpy()[:, :, 2::-1].tobytes()
+        pixels = bytes(bitmap.buffer)
         page.close()
         bitmap.close()
-        return bytes(pixels)
+        return pixels
 
     def _close(self) -> None:
         if self._document is not None:
@@ -116,13 +123,15 @@ class _Reader:
 def main() -> None:
     """Answer until stdin ends."""
     commands, answers = sys.stdin.buffer, sys.stdout.buffer
+    memory, seconds = int(sys.argv[1]), float(sys.argv[2])
     reader = _Reader()
-    _limit_memory()
+    _limit(memory)
     while True:
         try:
             message, data = receive(commands)
         except EOFError:
             return
+        _end_after(seconds)
         try:
             if message["do"] == "open":
                 send(answers, reader.open(message, data))
@@ -133,6 +142,7 @@ def main() -> None:
         except MemoryError:
             send(answers, {"problem": "memory"})
             return
+        _end_after(0)
 
 
 if __name__ == "__main__":

@@ -18,16 +18,32 @@ from stakes.gateway.pdf.renderer import PdfPage, PdfRenderer
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import read_base64
 from stakes.gateway.proxy.scan import TURNS, Api
-from stakes.gateway.settings import Limits
+from stakes.gateway.settings import Limits, Settings
 
 _MAY = re.compile(rb'"(?:file|input_file|document)"|\\u')
 _HEAD = re.compile(r"data:application/pdf(?:;[a-z0-9.=+_-]{1,64}){0,4};base64,", re.IGNORECASE)
 _START = "JVBERi0"  # %PDF- in base64
 
 
-def may_hold_pdf(body: bytes) -> bool:
-    """A cheap check of a body without false negatives."""
-    return _MAY.search(body) is not None
+class PdfParts:
+    """The PDFs of one gateway's requests, as ``--pdf`` says: drawn, or found and left."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limits = settings.limits
+        self._renderer = PdfRenderer(settings.limits) if settings.pdf == "render" else None
+
+    def read(self, api: Api, body: bytes, record: dict[str, Any]) -> tuple[dict[int, PdfPage], tuple[str, ...]]:
+        """The pages that were put in place of PDFs, by the ``id`` of each new part; the types of PDFs that are left."""
+        if not _MAY.search(body):  # a cheap check without false negatives
+            return {}, ()
+        if self._renderer is None:
+            return {}, tuple(part["type"] for _, part, _ in _find(api, record))
+        return expand_pdfs(api, record, self._renderer, self._limits), ()
+
+    def close(self) -> None:
+        """End the processes that draw."""
+        if self._renderer is not None:
+            self._renderer.close()
 
 
 def expand_pdfs(api: Api, record: dict[str, Any], renderer: PdfRenderer, limits: Limits) -> dict[int, PdfPage]:

@@ -8,6 +8,7 @@ All of it blocks and runs in the bounded workers.
 """
 
 import hashlib
+import os
 import queue
 import subprocess
 import sys
@@ -24,14 +25,14 @@ from stakes.gateway.pdf.child import receive, send
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Limits
 
-MOST_PIXELS = 64_000_000  # that are drawn at a time
+MOST_PIXELS = 8_000_000  # that are drawn to be reduced
 DPI = 200  # of a page's native size: a scanned page's usual one
 _USES = 200  # commands after which a process is replaced, so that whatever PDFium keeps is given back
 _PROBLEMS = {
     "encrypted": "a PDF is encrypted; send it without a password",
     "unreadable": "a PDF is damaged, or is none",
     "memory": "a PDF takes too much memory to draw; send its pages as images",
-    "time": "a PDF takes too long to draw; send its pages as images",
+    "ended": "a PDF takes too long, or too much memory, to draw; send its pages as images",
 }
 
 
@@ -57,10 +58,15 @@ class PdfPage:
 class _Child:
     """One process, and the file that it has open."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "stakes.gateway.pdf.child"]
+    def __init__(self, limits: Limits) -> None:
+        command = [sys.executable, "-m", "stakes.gateway.pdf.child", str(limits.pdf_memory), str(limits.pdf_s + 1)]
+        known = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**known, "PYTHONPATH": os.pathsep.join(sys.path)},  # and no keys
         )
         self.uses, self.key = 0, ""
 
@@ -129,7 +135,7 @@ class PdfRenderer:
             answer, pixels = self._ask(child, message)
         if "problem" in answer:
             raise _refusal(answer["problem"])
-        return Image.frombytes("RGB", (width, height), pixels)
+        return Image.frombytes("RGB", (width, height), pixels, "raw", "BGRX")
 
     def close(self) -> None:
         """End the processes that nobody uses."""
@@ -151,10 +157,13 @@ class PdfRenderer:
 
     def _ask(self, child: _Child, message: dict[str, Any], data: bytes = b"") -> tuple[dict[str, Any], bytes]:
         try:
-            return child.ask(self._limits.pdf_s, message, data)
+            answer, pixels = child.ask(self._limits.pdf_s, message, data)
         except EOFError:
             child.close()
-            raise _refusal("time") from None
+            raise _refusal("ended") from None
+        if answer.get("problem") == "memory":  # it ends, but may not have ended yet
+            child.close()
+        return answer, pixels
 
     @contextmanager
     def _lent(self) -> Iterator[_Child]:
@@ -162,7 +171,7 @@ class PdfRenderer:
         child = self._slots.get()
         try:
             if child is None or not child.alive:
-                child = _Child()
+                child = _Child(self._limits)
             yield child
         finally:
             if child is not None and (not child.alive or child.uses >= _USES):

@@ -142,8 +142,13 @@ def check_readable(call: Call, api: Api, settings: Settings) -> None:
     if call.parameters:
         what = f"{call.parameters[0]} sets how many tokens an image takes, which the gateway does"
         raise unread(f"{what}; leave it out")
-    if call.unread and settings.unread == "refuse":
-        what = f"{call.unread[0]!r:.60} may be an image that the gateway cannot read"
+    if call.pdfs and settings.pdf == "refuse":
+        raise Refused(422, "pdf_refused", "this gateway takes no PDFs; send their pages as images")
+    others = list(call.unread)
+    for kind in call.pdfs:
+        others.remove(kind)
+    if others and settings.unread == "refuse":
+        what = f"{others[0]!r:.60} may be an image that the gateway cannot read"
         how = "an image with a base64 source" if api == "messages" else "an image_url with a data URL"
         raise unread(f"{what}; send it as {how}")
 

@@ -76,7 +76,7 @@ class RequestPlan:
     unmeasured: int = 0
     left_out: int = 0
     fetched: bool = False  # whether an image was fetched from another host
-    pages: Sequence[str] = ()  # of PDFs, as file.page; without them each image is one
+    pages: Sequence[str] = ()  # where there are PDFs, one for each image: file.page, or - for one that is none
     grant: Grant | None = None
     booked: int | None = None
     taken: int = 0  # counted against the client's limit
@@ -100,9 +100,9 @@ class RequestPlan:
     @property
     def expected(self) -> int | None:
         """Tokens that the server should count for all images, None where some were not measured."""
-        if self.unmeasured or not self.natives:
+        if self.unmeasured or not self.natives or (self.pages and self.body is None):  # it reads PDFs in its own way
             return None
-        return sum((self.predicted if self.outcome == "fitted" else self.natives)[self.left_out :])
+        return sum((self.predicted if self.outcome in ("fitted", GROUNDING) else self.natives)[self.left_out :])
 
     def decision(self) -> dict[str, Any]:
         """The decision as JSON, for the log, the dashboard and traces."""

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.undecided import example_text
+from stakes.gateway.pdf.parts import PdfParts
 from stakes.gateway.proxy import actuators
 from stakes.gateway.proxy.checks import (
     check_addresses,
@@ -51,21 +52,12 @@ from stakes.gateway.sizes import ImageKeys
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import most_tokens
 
-if TYPE_CHECKING:
-    from stakes.gateway.pdf.renderer import PdfPage, PdfRenderer
-
 
 class RefusalCounter(Protocol):
     """Counts refusals that are not enforced: ``Metrics``, or the counts of a wrapped client."""
 
     def count_passed(self, code: str, observing: bool) -> None:
         """Count one."""
-
-
-def _renderer(settings: Settings) -> "PdfRenderer":
-    from stakes.gateway.pdf.renderer import PdfRenderer  # only where PDFs are drawn
-
-    return PdfRenderer(settings.limits)
 
 
 class Preparer:
@@ -78,7 +70,7 @@ class Preparer:
         self._bounds = lru_cache(settings.bounds_of)  # they may differ by the policy's family
         self._bounds(served.rules.policy.family)
         self.fetcher = Fetcher(settings.remote_hosts, settings.limits.image_bytes)
-        self.pdfs = None if settings.pdf == "unread" else _renderer(settings)
+        self.pdfs = None if settings.pdf is None else PdfParts(settings)
 
     def close(self) -> None:
         """End what was started for it."""
@@ -175,6 +167,7 @@ class Preparer:
         plan.fetched = await self._fetch(call, policy.family)
         refs, images, keys = await self.workers.run(self._measure_known, plan, call, choice, hints.sender)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
+        plan.pages = [image.page.label if image.page else "-" for image in images] if call.pages else ()
         if self._settings.keep_images:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
         if choice.tier == GROUNDING or not refs:
@@ -211,8 +204,8 @@ class Preparer:
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
         record, policy = parse_within(body, self._settings.limits), plan.rules.policy
-        pages = self._expand(plan, body, record) if self.pdfs is not None else {}
-        call = replace(read_call(plan.api, record), pages=pages)
+        pages, pdfs = ({}, ()) if self.pdfs is None else self.pdfs.read(plan.api, body, record)
+        call = replace(read_call(plan.api, record), pages=pages, pdfs=pdfs)
         if not call.count:
             return call, TierChoice("", "")
         digest = "" if policy.per_request is None else images_digest(ref.url for ref in call.images)
@@ -220,15 +213,6 @@ class Preparer:
         if self._settings.keep_undecided and not choice.decided:
             plan.example = example_text(call.prompt)
         return call, choice
-
-    def _expand(self, plan: RequestPlan, body: bytes, record: dict[str, Any]) -> "dict[int, PdfPage]":
-        """Put pages in place of the PDFs of a request."""
-        from stakes.gateway.pdf.parts import expand_pdfs, may_hold_pdf
-
-        assert self.pdfs is not None
-        found = expand_pdfs(plan.api, record, self.pdfs, self._settings.limits) if may_hold_pdf(body) else {}
-        plan.pages = [page.label for page in found.values()]
-        return found
 
     async def _fetch(self, call: Call, family: str) -> bool:
         """Fetch remote images of listed hosts; others are forwarded or refused. True where one was fetched."""

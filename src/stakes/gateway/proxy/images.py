@@ -1,8 +1,7 @@
 """Turns the data URL of an image into one that takes fewer tokens: check, measure by its header, fit, encode.
 
-All of it is slow and runs in ``Workers``. Measuring decodes base64 and reads the header; no pixel is decoded before the
-budget is known. An upright image within its budget is decoded to detect damage, and then sent in its own bytes unless
-its side is longer than the service accepts.
+All of it is slow and runs in ``Workers``. Measuring reads the header; no pixel is decoded before the budget is known.
+An upright image within its budget is decoded to detect damage, then sent in its own bytes unless it is too long.
 
     image = measure("data:image/png;base64,…", "qwen2.5-vl", limits)
     fit_image(image, 256, "qwen2.5-vl", "png").url
@@ -58,11 +57,10 @@ _RGB, _UNFILTERED = 2, 0  # PNG's color type and row filter
 class MeasuredImage:
     """An image whose header was read: its bytes, its upright size and its native tokens.
 
-    For an image that the service refuses for its length, ``native`` counts the longest accepted size in its shape.
-    ``page``: of a PDF, which is drawn in the size that fits. ``most``: by the largest entry of an engine's menu, None
-    where that is not above ``native``.
-    ``bounds``: of the upstream's processor, where they are not the family's. ``low_detail``: the client asked for
-    detail "low", and the family defines what that takes, whatever the size.
+    ``native``: where the service refuses its length, of the longest accepted size in its shape. ``low_detail``: the
+    client asked for detail "low", and the family defines what that takes, whatever the size. ``bounds``: of the
+    upstream's processor, where not the family's. ``most``: by the largest entry of an engine's menu, None where that is
+    not above ``native``. ``page``: of a PDF, drawn in the size that fits.
     """
 
     data: bytes
@@ -82,7 +80,7 @@ class MeasuredImage:
 
     @property
     def identity(self) -> bytes:
-        """What it is known by when it comes again: its bytes, or the digest of its PDF and the page."""
+        """What it is known by when it comes again."""
         return self.data if self.page is None else f"{self.page.key}.{self.page.index}".encode()
 
 

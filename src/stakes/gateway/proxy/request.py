@@ -102,6 +102,7 @@ class Call:
 
     ``unread``: names of what may be an image and is not read (a video, a file's id, embeddings). ``parameters``: names
     of engine parameters that change how many tokens an image takes. ``pages``: of PDFs, by the ``id`` of an image part.
+    ``pdfs``: those of ``unread`` that are PDFs, where they are treated in another way.
     """
 
     record: dict[str, Any]
@@ -111,6 +112,7 @@ class Call:
     prompt: Prompt = NO_PROMPT
     hints: ClientHints = ClientHints()
     pages: "Mapping[int, PdfPage]" = field(default_factory=dict)
+    pdfs: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:

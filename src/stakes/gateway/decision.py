@@ -114,10 +114,11 @@ class DecideEndpoint:
         family = plan.rules.policy.family
         try:
             if choice.tier == GROUNDING:
-                plan.grant_native(self._settings.grounding)
+                plan.grant_native(self._settings.grounding, self._settings.max_request_tokens)
                 fitted = [FittedImage(None, image.native) for image in images]
             else:
                 plan.ask_grant(choice, [image.limit for image in images])
+                self._preparer.share_cap(plan, images)
                 fitted = self._preparer.fit(call, call.images, images, plan.budgets, family, True)[1]
             plan.predicted = [one.tokens for one in fitted]
             if book:

@@ -81,6 +81,12 @@ class Settings(Section):
         "x-stakes-tier: grounding: budget pays native sizes from the total, pass does not count them, refuse.",
         Option(kind=str),
     )
+    max_request_tokens: int | None = setting(
+        None,
+        "Most tokens for all images of a request, shared over them by their content. Default: no cap.",
+        Option(kind=int, least=1),
+        gt=0,
+    )
     client_keys: tuple[str, ...] = setting(
         (),
         "Keys that clients need, as lines of a key file.",

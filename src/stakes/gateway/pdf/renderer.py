@@ -105,7 +105,7 @@ class PdfRenderer:
             import pypdfium2  # noqa: F401 - the processes need it; here it is an error at the start
         except ImportError:
             raise BadInput("drawing PDFs needs pypdfium2; run: pip install 'stakes[pdf]'") from None
-        self._limits = limits
+        self._limits, self._closed = limits, False
         self._slots: queue.LifoQueue[_Child | None] = queue.LifoQueue()
         for _ in range(limits.workers):
             self._slots.put(None)
@@ -138,14 +138,16 @@ class PdfRenderer:
         return Image.frombytes("RGB", (width, height), pixels, "raw", "BGRX")
 
     def close(self) -> None:
-        """End the processes that nobody uses."""
-        while True:
-            try:
-                child = self._slots.get_nowait()
-            except queue.Empty:
-                return
+        """End the processes; one that is drawing ends with its page."""
+        self._closed = True
+        free: list[_Child | None] = []
+        with suppress(queue.Empty):
+            while True:
+                free.append(self._slots.get_nowait())
+        for child in free:
             if child is not None:
                 child.close()
+            self._slots.put(None)  # somebody may wait for it
 
     def _open(self, child: _Child, key: str, data: bytes, most: int) -> list[tuple[float, float]]:
         child.key = ""
@@ -174,10 +176,12 @@ class PdfRenderer:
                 child = _Child(self._limits)
             yield child
         finally:
-            if child is not None and (not child.alive or child.uses >= _USES):
+            if child is not None and (self._closed or not child.alive or child.uses >= _USES):
                 child.close()
                 child = None
             self._slots.put(child)
+            if self._closed and child is not None:  # closed in between
+                self.close()
 
 
 def _refusal(problem: str, most: int = 0) -> Refused:

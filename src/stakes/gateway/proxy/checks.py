@@ -161,9 +161,9 @@ def check_addresses(call: Call) -> None:
 
 
 def check_pixels(images: Sequence[MeasuredImage], settings: Settings) -> None:
-    """Refuse a request whose images would take too long to decode; other actuators and observing decode none."""
+    """Refuse a request whose images would take long to decode; without a cap other actuators and observing do not."""
     allowed = max(settings.limits.request_pixels, settings.limits.pixels)
-    decodes = settings.actuator == "pixels" and settings.mode != "observe"
+    decodes = (settings.actuator == "pixels" and settings.mode != "observe") or settings.max_request_tokens is not None
     if decodes and sum(image.width * image.height for image in images) > allowed:
         message = f"the images of a request may have {allowed / 1e6:g} megapixels together"
         raise Refused(422, "too_many_pixels", message)

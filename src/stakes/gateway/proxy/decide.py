@@ -123,13 +123,22 @@ class RequestPlan:
         if self.grant.reason:
             self.why = f"{self.why}; {self.grant.reason}"
 
-    def grant_native(self, grounding: str) -> None:
+    def share_cap(self, budgets: Sequence[int], cap: int) -> None:
+        """Replace the granted budgets by shares of a cap on the request."""
+        if sum(budgets) < sum(self.budgets):
+            self.why = f"{self.why}; {sum(self.budgets)} tokens shared down to {cap}, the most for a request"
+        self.budgets = budgets
+
+    def grant_native(self, grounding: str, cap: int | None = None) -> None:
         """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
         if grounding == "refuse":
             message = "this gateway does not keep native sizes; leave x-stakes-tier: grounding out"
             raise Refused(403, "grounding_forbidden", message)
         if grounding == "pass" or not self.natives:
             return
+        if cap is not None and sum(self.natives) > cap:
+            what = f"native sizes take {sum(self.natives)} tokens, and a request may take {cap}"
+            raise Refused(422, "request_over_cap", f"{what}; send fewer or smaller images, or another tier")
         tiers = self.rules.policy.tiers
         most_expensive = max(tiers, key=lambda name: tiers[name].cost)
         self.grant = self.controller.grant(most_expensive, self.natives, max(self.natives))

@@ -173,7 +173,7 @@ class Preparer:
         if choice.tier == GROUNDING or not refs:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
             if choice.tier == GROUNDING:
-                plan.grant_native(self._settings.grounding)
+                plan.grant_native(self._settings.grounding, self._settings.max_request_tokens)
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
             if call.pages and refs:
@@ -183,6 +183,8 @@ class Preparer:
         else:
             check_pixels(images, self._settings)
             plan.ask_grant(choice, [image.limit for image in images], keys)
+            if self._settings.max_request_tokens is not None:
+                await self.workers.run(self.share_cap, plan, images)
             fitted = await self._fit_to_grant(plan, call, refs, images)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
@@ -252,6 +254,13 @@ class Preparer:
         turns = call.record.get("messages", call.record.get("input"))
         data = [(ref.part, image.identity) for ref, image in zip(refs, images, strict=True)]
         return refs, images, plan.rules.sizes.keys(sender, choice.tier, turns, data)
+
+    def share_cap(self, plan: RequestPlan, images: Sequence[MeasuredImage]) -> None:
+        """Keep the request within ``--max-request-tokens``."""
+        if (cap := self._settings.max_request_tokens) is not None:
+            from stakes.gateway.pages import share_cap
+
+            plan.share_cap(share_cap(images, plan.budgets, cap, plan.rules.policy.floor), cap)
 
     def fit(
         self,

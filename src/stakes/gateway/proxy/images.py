@@ -183,7 +183,7 @@ def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding
         target = count_tokens(family, image.width, image.height) if image.low_detail else budget
         fitted = fit(image.data, target, family, decode_limit=image.width * image.height)
     except UnreadableImage:
-        raise _unreadable() from None
+        raise unreadable() from None
     tokens = image.native if image.low_detail else _as_counted(image, *fitted.image.size, budget, family)
     return FittedImage(_encode(fitted.image, encoding), tokens, fitted.scale)
 
@@ -222,8 +222,8 @@ def _as_counted(image: MeasuredImage, width: int, height: int, budget: int, fami
     return tokens
 
 
-def _unreadable() -> Refused:
-    # Pillow's own message is not repeated: such messages have carried addresses of objects (CVE-2026-22778).
+def unreadable() -> Refused:
+    """A damaged image; Pillow's own message is not repeated: some carried addresses of objects (CVE-2026-22778)."""
     message = "an image cannot be read: it is damaged, or none of PNG, JPEG, WebP, GIF, BMP and TIFF"
     return Refused(422, "unreadable_image", message, passable=True)
 
@@ -234,7 +234,7 @@ def _refusal(error: UnreadableImage, limits: Limits) -> Refused:
         return Refused(422, "too_many_pixels", f"an image has more than {limits.pixels} pixels; send a smaller one")
     if "scans" in str(error):
         return Refused(422, "too_many_scans", "an image is a JPEG with too many scans; save it as a baseline JPEG")
-    return _unreadable()
+    return unreadable()
 
 
 def _too_large(limits: Limits) -> Refused:

@@ -35,9 +35,10 @@ def test_every_command_line_is_one(line: str) -> None:
 
 def test_every_option_in_the_text_exists() -> None:
     used = set(re.findall(r"`(--[a-z-]+)", TEXT))
-    of_vllm = {"--api-key", "--mm-processor-kwargs", "--trust-request-mm-kwargs"}
+    of_vllm = {"--api-key", "--mm-processor-kwargs", "--trust-request-mm-kwargs", "--enable-prompt-tokens-details"}
+    of_engines = of_vllm | {"--mm-process-config"}
     assert len(used) > 12
-    assert used - of_vllm <= _options("serve") | _options("calibrate") | _options("doctor")
+    assert used - of_engines <= _options("serve") | _options("calibrate") | _options("doctor")
 
 
 def test_every_header_and_metric_is_documented(upstream: Upstream, http: httpx.Client) -> None:

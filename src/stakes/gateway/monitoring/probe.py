@@ -13,7 +13,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import aiohttp
 from PIL import Image, ImageDraw
@@ -22,6 +22,7 @@ from stakes.budgets.policy import Policy
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.monitoring.upstreams import UpstreamCheck, check_engine
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
@@ -33,7 +34,6 @@ from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import family as named_family
 
-State = Literal["good", "absent", "unknown", "bad"]
 _SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least and the most feasible are sent
 _PROBE_S, _CHECK_S = 120.0, 10.0
 _LONGEST_REASON = 200
@@ -194,25 +194,15 @@ def _reason(body: bytes) -> str:
     return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
-@dataclass(frozen=True)
-class UpstreamCheck:
-    """One result of ``check_upstream``; "absent" is optional and missing, only "bad" is a problem."""
-
-    name: str
-    state: State
-    found: str
-    advice: str = ""
-
-
 async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamCheck]:
     """Whether a gateway would work in front of this upstream: reachable, its models, and whether tokens follow."""
     metrics, workers = Metrics(), Workers(settings.limits)
     upstream = Upstream(settings, Authenticator((), settings.upstream_key), metrics)
     upstream.open()
     try:
-        answers, models = await _check_models(upstream)
+        answers, models = await _check_models(upstream, settings)
         if models is None:
-            return [answers]
+            return answers
         listed = UpstreamCheck("upstream models", "good", _list(models))
         if not models:
             listed = UpstreamCheck("upstream models", "unknown", "it lists none", "name one with --model")
@@ -220,26 +210,27 @@ async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamChe
         if named and models and named not in models:
             advice = f"name one that it has: {_list(models)}"
             missing = UpstreamCheck("upstream model", "bad", f"{named!r} is not one of its models", advice)
-            return [answers, listed, missing]
+            return [*answers, listed, missing]
         preparer = Preparer(settings, Served(lambda: policy), workers, metrics, Log())
         result = await probe(settings, upstream, preparer, policy.family)
-        return [answers, listed, await _check_tokens(upstream, result)]
+        return [*answers, listed, await _check_tokens(upstream, result)]
     finally:
         await upstream.session.close()
         workers.close()
 
 
-async def _check_models(upstream: Upstream) -> tuple[UpstreamCheck, list[str] | None]:
-    """Whether it answers, and its list of models; None if there is no point in going on."""
+async def _check_models(upstream: Upstream, settings: Settings) -> tuple[list[UpstreamCheck], list[str] | None]:
+    """Whether it answers, what it is, and its list of models; None if there is no point in going on."""
     try:
-        status, body = await upstream.call(f"{upstream.base}/models", _CHECK_S)
+        status, headers, body = await upstream.fetch(f"{upstream.base}/models", _CHECK_S)
     except NETWORK_ERRORS as error:
         problem = f"{upstream.base} does not answer ({type(error).__name__})"
         advice = "start the server, or correct the address: host, port and the /v1 at its end"
-        return UpstreamCheck("upstream", "bad", problem, advice), None
+        return [UpstreamCheck("upstream", "bad", problem, advice)], None
     models = _ids(parsed(body)) if status == 200 else None
+    engine = await check_engine(upstream, headers, parsed(body), settings.actuator)
     if models is not None:
-        return UpstreamCheck("upstream", "good", f"{upstream.base} answers"), models
+        return [UpstreamCheck("upstream", "good", f"{upstream.base} answers"), engine], models
     problem = f"{upstream.base}/models answers with status {status} and no list of models"
     advice = "an OpenAI-compatible address ends in /v1 on most servers; correct --upstream"
     if status in (401, 403):
@@ -248,7 +239,7 @@ async def _check_models(upstream: Upstream) -> tuple[UpstreamCheck, list[str] | 
     elif status >= 500:
         problem = f"{upstream.base} answers with status {status}"
         advice = "its own log says why; it may still be loading its model"
-    return UpstreamCheck("upstream", "bad", problem, advice), None
+    return [UpstreamCheck("upstream", "bad", problem, advice), engine], None
 
 
 async def _check_tokens(upstream: Upstream, result: ProbeResult) -> UpstreamCheck:

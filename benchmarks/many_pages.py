@@ -173,7 +173,7 @@ def main() -> None:
     """Measure, print the tables, and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=100)
-    parser.add_argument("--caps", type=int, nargs="+", default=[1024], help="tokens for all pages of a document")
+    parser.add_argument("--caps", type=int, nargs="+", default=[1024, 4096], help="tokens for all pages of a document")
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

@@ -24,6 +24,7 @@ PURPOSES = {
     "hub": "datasets of the Hugging Face hub",
     "ray": "answering on several machines",
     "ocr": "the legibility study",
+    "pdf": "drawing PDFs in requests: stakes serve --pdf render",
 }
 """What users need an extra for."""
 

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -187,21 +187,24 @@ class Run:
         batch = [self.traffic.draw(self.traffic.dice.choice(("high", "low")), leaves=False) for _ in range(AT_ONCE)]
         for asked in batch if kill else ():
             asked.last_long()
-        texts, before = sum(map(self.engine.text_tokens, batch)), self.engine.count()
+        before = self.engine.count()
         booked = self.served.booked() if kill else 0
         with ThreadPoolExecutor(AT_ONCE) as pool:
             futures = [pool.submit(send, self.served.address, asked, lambda: True) for asked in batch]
             if kill:
-                while self.engine.count("num_requests_running") < AT_ONCE:
-                    pass
+                while self.engine.count("num_requests_running") + sum(map(Future.done, futures)) < AT_ONCE:
+                    time.sleep(0.01)
                 time.sleep(LEAVING_S)
                 self.served.kill()
                 self.served.start()
         self.served.wait()
         self.engine.wait()
-        ends, read = [future.result() for future in futures], self.engine.count() - before - texts
+        ends = [future.result() for future in futures]
+        were_read = [ended for ended in ends if ended.status in (None, 200)]
+        texts = sum(self.engine.text_tokens(ended.asked) for ended in were_read)
+        read = self.engine.count() - before - texts
         for ended in ends:
-            self.end(ended, read=True)
+            self.end(ended, read=ended in were_read)
         self.texts += texts
         if kill:
             self.killed += read

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
@@ -271,7 +272,7 @@ class Workers:
             self._start()
         try:
             async with asyncio.timeout(self._limits.fit_s) as limit:
-                return await asyncio.wrap_future(job.result)  # type: ignore[no-any-return]
+                return await asyncio.wrap_future(job.result)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -279,7 +280,7 @@ class Workers:
             raise Refused(503, "fit_timeout", message, passable=True) from None
         finally:
             self._leave(job)
-            del job  # its error holds this frame
+            del job  # an error holds this frame
 
     def close(self) -> None:
         """Accept no more work; running work may end."""
@@ -315,15 +316,16 @@ class Workers:
 
     def _work(self, job: _Job) -> None:
         try:
-            job.result.set_result(job.work())
+            deliver = partial(job.result.set_result, job.work())
         except BaseException as error:
-            job.result.set_exception(error)
+            deliver = partial(job.result.set_exception, error)
         with self._lock:
             self._running -= 1
             self._running_large -= self._is_large(job.size)
             self._end(job)
             self._start()
-        del job  # its error holds this frame
+        deliver()
+        del job, deliver  # an error holds this frame, and would hold itself
 
     def _end(self, job: _Job) -> None:
         self.inside -= 1

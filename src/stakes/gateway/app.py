@@ -39,11 +39,11 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.handler import Monitors, ProxyHandler
 from stakes.gateway.proxy.http_limits import Drain, OpenBodies
-from stakes.gateway.proxy.images import Workers
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
 from stakes.gateway.reload import Served, policy_warnings
 from stakes.gateway.secret_files import SecretFiles
 from stakes.gateway.settings import Settings
+from stakes.gateway.workers import Workers
 
 if TYPE_CHECKING:
     from stakes.gateway.monitoring.telemetry import Telemetry

@@ -32,7 +32,6 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import (
     FittedImage,
     MeasuredImage,
-    Workers,
     data_url,
     fit_image,
     is_data_url,
@@ -46,6 +45,7 @@ from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.gateway.sizes import ImageKeys
+from stakes.gateway.workers import Workers
 from stakes.vision.geometry import family as named_family
 
 _BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"

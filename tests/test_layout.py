@@ -55,7 +55,7 @@ LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
 # 23,300 after the refactoring, 12 % below version 0.1. The same additions take 4,850, receipts 1,550, the Messages
 # API 80, a client without a proxy and the decision as an endpoint 430, stable sizes and a mean of one's own 160,
 # limits of memory and small work first 120.
-MOST_LINES_OF_CODE = 30_510
+MOST_LINES_OF_CODE = 30_520
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

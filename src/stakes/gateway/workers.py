@@ -1,7 +1,7 @@
-"""Threads for image work, with a bounded line that small work passes through first.
+"""Threads for image work, and the line before them: small work first, bounded, 503 when it is full.
 
-workers = Workers(Limits())
-plan = await workers.run_for(decoded, fit, images)      # bytes to decode, the work, its arguments
+workers = Workers(Limits(workers=2))
+await workers.run_for(image.decode_bytes, fit_image, image, 256, "qwen2.5-vl", "png")
 """
 
 import asyncio

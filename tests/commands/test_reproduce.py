@@ -10,7 +10,7 @@ from typer.main import get_command
 
 pytest.importorskip("datasets")
 
-from tests.data.hub.tables import HIGH, LOW, row, write_copy
+from tests.data.hub.tables import HIGH, LOW, picture, row, write_copy
 from tests.models.test_load import save
 
 from stakes.cli import app, main
@@ -28,7 +28,9 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
     settings = json.loads((model / "preprocessor_config.json").read_text())
     settings["size"]["longest_edge"] = 1300 * 28 * 28
     (model / "preprocessor_config.json").write_text(json.dumps(settings))
-    copy = write_copy("docvqa", tmp_path / "hub", [row("docvqa", i, (HIGH, LOW)[i % 2]) for i in range(8)])
+    page = picture(600, 800)
+    rows = [row("docvqa", i, (HIGH, LOW)[i % 2], page if i < 257 else None) for i in range(265)]
+    copy = write_copy("docvqa", tmp_path / "hub", rows)
     command = ["reproduce", "within-task", "--model", str(model), "--data", f"docvqa={copy}", "--per-tier", "2"]
     with pytest.raises(SystemExit) as left:
         main([*command, "--folder", str(tmp_path / "runs"), "--json"])
@@ -46,7 +48,7 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
         (["within-task", "--per-tier", "1"], "at least two questions"),
         (["within-task", "--mechanism", "magic"], "deletion or resolution"),
         (["invariance", "--selector", "best"], "no selector is called 'best'"),
-        (["within-task", "--data", "mnist"], "--data takes SET or SET=FILE"),
+        (["within-task", "--data", "mnist"], "--data takes SET, SET=FILE or a folder of copies"),
         (["within-task", "--data", "docvqa", "--data", "docvqa=a"], "--data names docvqa twice"),
         (["within-task", "--data", "sroie"], "give --data sroie=FOLDER with questions.jsonl"),
         (["curves", "--data", "sroie=nowhere"], "--data sroie=nowhere: no nowhere is there"),
@@ -101,7 +103,8 @@ def test_every_table_declares_its_options_and_data_sets() -> None:
     known = {option for name in reproduce.NAMES for option in reproduce_options.options_of(name)}
     typed = {opt for one in get_command(app).commands["reproduce"].params for opt in one.opts}  # type: ignore[attr-defined]
     assert known <= typed
-    assert all("-o" in reproduce_options.options_of(name) for name in (*reproduce.NAMES, "all"))
+    writing = [name for name in (*reproduce.NAMES, "all") if name != reproduce_options.CHECK]
+    assert all("-o" in reproduce_options.options_of(name) for name in writing)
     assert {name for table in TABLES for name in experiment(table).DATASETS} == set(OFFLINE)
 
 
@@ -141,7 +144,7 @@ def test_the_command_in_a_file_uses_the_options_of_its_table(table: str, command
     model: Any = None  # not asked
     study = Study(model, "embedded", tmp_path, per_tier=9, judge=judge)
     named = None if judge is None else str(labels)
-    assert format_command(table, "embedded", ["docvqa=q.jsonl"], study, "tier", named) == command
+    assert format_command(table, ["docvqa=q.jsonl"], study, "tier", named) == command
 
 
 def test_infeasible_tables_are_left_out_of_all_and_refused_alone(

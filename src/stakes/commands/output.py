@@ -4,11 +4,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stakes.aliases import with_old_keys
+from stakes.files import clean
 
 if TYPE_CHECKING:
     from stakes.experiments.table import Table
@@ -19,17 +20,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 def print_json(record: object) -> None:
     """Print one JSON object, with keys of version 0.1 next to their new names; infinities and NaN become null."""
     typer.echo(json.dumps(with_old_keys(clean(record)), ensure_ascii=False, indent=1))
-
-
-def clean(value: Any) -> Any:
-    """The value with null for infinities and NaN, which JSON does not have."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {str(key): clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
-    return value
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from stakes.calibration.arms import by_tier, content, uniform
 from stakes.calibration.arms.comparison import Comparison, EqualTotals, compare
-from stakes.calibration.arms.plan import densities
 from stakes.data.sample import Sample
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.statistics import Gain, cwe_gain
-from stakes.experiments.study import FLOOR, Study, first_of_each_tier
+from stakes.experiments.estimate import Ask
+from stakes.experiments.sampling import first_of_each_tier
+from stakes.experiments.study import FLOOR, Study
 from stakes.experiments.table import MEASURED, Row, Table, format_both_p, gain_cell
 from stakes.experiments.tables.within_task import BUDGETS
 from stakes.models.identity import native_tokens
@@ -34,9 +35,14 @@ CLAIMS = {
 }
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return 4 * 4 * 2 * study.per_tier
+def asks(study: Study) -> set[Ask]:
+    """Four arms in four cells, of which two have half of the total."""
+    count, mean = 2 * study.per_tier, sum(BUDGETS.values()) // 2
+    return {
+        Ask(f"map {cell}", count, "deletion redundancy", arm, mean // 2 if cell[0] else mean)
+        for cell in CLAIMS
+        for arm in ("uniform", "content", "cost", "composition")
+    }
 
 
 def table(study: Study) -> Table:
@@ -82,7 +88,7 @@ def _cell(
     native = [native_tokens(study.model, *sample.size, "deletion") for sample in samples]
     by_cost = by_tier(tiers, budgets)
     total = sum(by_cost)
-    measured, _ = densities(samples, study.model)
+    measured = study.densities(samples)
     both = [density * budget for density, budget in zip(measured, by_cost, strict=True)]
     arms = {
         "uniform": uniform(len(samples), total),

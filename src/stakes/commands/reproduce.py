@@ -46,7 +46,8 @@ def reproduce(
         list[str] | None,
         typer.Option(
             help="Real questions: docvqa (hub), docvqa=FOLDER (parquet copy), docvqa=FILE; FOLDER: copies of all "
-            "benchmarks; sroie=FOLDER or sroie=FILE: receipts in place of docvqa."
+            "benchmarks; sroie=FOLDER or sroie=FILE: receipts in place of docvqa. Or other synthetic pages: "
+            "docvqa=receipts."
         ),
     ] = None,
     per_tier: Annotated[int | None, typer.Option(help=f"Questions of each tier. Default: {FULL}.")] = None,
@@ -227,6 +228,8 @@ def _read_results(path: Path) -> dict[str, Any]:
 
 def format_command(table: str, data: list[str], study: "Study", signal: str, judge: str | None) -> str:
     """The command that makes a table again, without paths of this machine."""
+    from stakes.data.synthetic import FAMILIES
+
     used = options_of(table)
     parts = [f"stakes reproduce {table}"]
     parts += [f"--per-tier {study.per_tier}"] if "--per-tier" in used else []
@@ -236,7 +239,8 @@ def format_command(table: str, data: list[str], study: "Study", signal: str, jud
     parts += [f"--model {options.shown_name(study.name)}"] if study.name != "embedded" else []
     parts += [f"--{axis}-model {other.name}" for axis, other in study.others.items() if table == PAPER]
     parts += [f"--selector {selector}" for selector in study.selectors]
-    parts += [f"--data {word.partition('=')[0]}" for word in data if not Path(word).is_dir()]
+    named = [word for word in data if not Path(word).is_dir()]
+    parts += [f"--data {word if word.partition('=')[2] in FAMILIES else word.partition('=')[0]}" for word in named]
     if judge is not None and study.judge is not None:
         served = f"http://HOST/v1 --judge-model {study.judge.name}"
         parts += [f"--judge {Path(judge).name if study.judge.offline else served}"]

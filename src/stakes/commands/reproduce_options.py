@@ -76,12 +76,14 @@ def check_options(table: str, given: Sequence[str], data: Sequence[str]) -> None
 
 
 def parse_data(words: Sequence[str], *, every: bool = False) -> dict[str, str]:
-    """The sources of the paper's data sets: a samples file, or a benchmark of the hub or of a local copy.
+    """The sources of the paper's data sets: a samples file, a family of synthetic pages, or a benchmark of the hub.
 
-    A folder that is no SET=FOLDER holds copies of all benchmarks. Receipts (``sroie``) replace docvqa. ``every``: all
-    benchmarks from the hub, or from copies.
+    The hub's may come from a local copy; a folder with the name of a family is written ``./receipts``. A folder that is
+    no SET=FOLDER holds copies of all benchmarks. Real receipts (``sroie``) replace docvqa. ``every``: all benchmarks
+    from the hub, or from copies.
     """
     from stakes.data.hub.sources import SOURCES
+    from stakes.data.synthetic import FAMILIES
     from stakes.experiments.study import OFFLINE, RECEIPTS
 
     sources: dict[str, str] = dict.fromkeys(SOURCES, "") if every else {}
@@ -97,7 +99,7 @@ def parse_data(words: Sequence[str], *, every: bool = False) -> dict[str, str]:
         if name in named:
             raise BadInput(f"--data names {name} twice; give each set once")
         named.add(name)
-        if every and (name not in SOURCES or Path(path).is_file()):
+        if every and (name not in SOURCES or Path(path).is_file() or path in FAMILIES):
             raise BadInput(f"{PAPER} takes benchmarks as the hub has them, not --data {word}; give {name}=FOLDER")
         if name == RECEIPTS:
             if "docvqa" in sources:
@@ -107,19 +109,20 @@ def parse_data(words: Sequence[str], *, every: bool = False) -> dict[str, str]:
                 raise BadInput(f"--data {word}: no {file} is there; give --data {RECEIPTS}=FOLDER with questions.jsonl")
             sources |= {"docvqa": RECEIPTS, RECEIPTS: str(file)}
             continue
-        sources[name] = path if Path(path).is_file() else ""
+        sources[name] = path if Path(path).is_file() or path in FAMILIES else ""
     return {name: source or name for name, source in sources.items()}
 
 
 def find_copies(words: Sequence[str]) -> dict[str, Path]:
     """Local parquet copies of benchmarks: SET=FOLDER, or FOLDER/SET, FOLDER/REPOSITORY or FOLDER/OWNER/REPOSITORY."""
     from stakes.data.hub.sources import SOURCES
+    from stakes.data.synthetic import FAMILIES
 
     copies: dict[str, Path] = {}
     for word in words:
         name, _, path = word.partition("=")
         if name in SOURCES:
-            if path and not Path(path).is_file():
+            if path and path not in FAMILIES and not Path(path).is_file():
                 copies[name] = Path(path)
         elif Path(word).is_dir():
             for one in SOURCES.values():

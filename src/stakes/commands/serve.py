@@ -33,7 +33,11 @@ def serve(
     ] = None,
     mean_budget: Annotated[
         int | None,
-        typer.Option(callback=within(1), help="With --budget: the mean to keep. Default: the largest budget."),
+        typer.Option(
+            callback=within(1),
+            help="The mean to keep. Default: the policy's, or the largest --budget. Another mean than the policy's "
+            "chooses its budgets again, on its curves.",
+        ),
     ] = None,
     family: Annotated[
         str | None,
@@ -103,7 +107,10 @@ def serve(
 
         def ready(here: str) -> None:
             logs.write_to_stderr()
-            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": settings.notes()}
+            notes = settings.notes()
+            if policy is not None and mean_budget is not None:
+                notes.append(f"keeps a mean of {mean_budget} tokens (--mean-budget) in place of the policy file's")
+            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": notes}
             record = {**start, **describe_policy(served.rules.policy)}
             print_json(record) if as_json else typer.echo(format_start(record))
 
@@ -140,9 +147,8 @@ def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, 
     if (path is None) == (not budgets):
         raise BadInput("give --policy FILE, or budgets of your own such as --budget high=576 --budget low=64")
     if path is not None:
-        if mean is not None:
-            raise BadInput("the mean budget comes from the policy; --mean-budget is for --budget")
-        return Policy.load(path)
+        loaded = Policy.load(path)
+        return loaded if mean in (None, loaded.mean_budget) else at_mean(loaded, mean)
     chosen = tier_numbers("--budget", budgets or [], int)
     for tier, tokens in chosen.items():
         if tokens < 1:
@@ -165,6 +171,38 @@ def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, 
         "signal": to_dict(named_signal("requests", {name: plan["cost"] for name, plan in plans.items()})),
     }  # fmt: skip
     return Policy.from_record(record, "--budget")
+
+
+def at_mean(policy: "Policy", mean: int) -> "Policy":
+    """The policy with budgets for another mean, chosen again on its curves.
+
+    Refused where that is not known or not what was certified. A tier with another budget loses the bound on its
+    disagreement, which was measured at the old one.
+    """
+    from stakes.budgets.harm import allocate_within
+    from stakes.commands.plan import check_mean
+
+    advice = f"leave --mean-budget out, or calibrate again with --mean-budget {mean}"
+    if policy.certificate is not None:
+        raise BadInput(f"this policy is certified for a mean budget of {policy.mean_budget}, not {mean}; {advice}")
+    if policy.per_request is not None:
+        raise BadInput(f"this policy's price a token is for a mean budget of {policy.mean_budget}; {advice}")
+    curves = {tier: curve for tier, plan in policy.tiers.items() if (curve := plan.chosen_on)}
+    if len(curves) < len(policy.tiers):
+        lacking = min(set(policy.tiers) - set(curves))
+        raise BadInput(f"this policy has no curve of tier {lacking!r} to choose budgets on; {advice}")
+    counts = policy.counts
+    check_mean(curves, counts, mean, policy.floor)
+    total = mean * sum(counts.values())
+    best = allocate_within(curves, policy.costs_as_read(), counts, total, policy.floor, policy.max_harm).budgets
+    changed = {
+        tier: plan if plan.budget == best[tier] else plan.model_copy(
+            update={"budget": best[tier], "disagreement": None}
+        )
+        for tier, plan in policy.tiers.items()
+    }  # fmt: skip
+    name = f"{policy.fingerprint}-mean-{mean}"
+    return policy.model_copy(update={"mean_budget": mean, "tiers": changed, "fingerprint": name})
 
 
 def describe_policy(rules: "Policy") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from stakes.budgets.allowance import Ledger
 from stakes.budgets.controller import Controller
 from stakes.budgets.policy import Policy
 
-_SUMS = ("images", "images_outstanding", "tokens_granted", "tokens_spent")
+_SUMS = ("images", "images_outstanding", "images_kept", "tokens_granted", "tokens_spent")
 
 
 class ShareLedger:

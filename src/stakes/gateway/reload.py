@@ -19,6 +19,7 @@ from stakes.errors import StakesError
 from stakes.gateway.accounts import Accounts, total_state
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.proxy.clients import Client
+from stakes.gateway.sizes import SizeMemory
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.ladder import ladder
 from stakes.vision.geometry.tiles import AnyRes
@@ -42,11 +43,12 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Rules:
-    """A policy and the controller that keeps its total; a request uses the pair that it began with."""
+    """A policy, the controller that keeps its total and the sizes it granted; a request uses those it began with."""
 
     policy: Policy
     controller: Controller
     accounts: Accounts
+    sizes: SizeMemory = field(default_factory=SizeMemory)
 
     @classmethod
     def of(

@@ -68,6 +68,10 @@ class Metrics:
         self.text_first_byte = self.first_byte.labels("no")
         self.text_duration = self.duration.labels("no")
 
+    def count_passed(self, code: str, observing: bool) -> None:
+        """Count a refusal that is not enforced: by a gateway that observes, or fails open."""
+        (self.would_reject if observing else self.rejects).labels(code).inc()
+
     def render(self, controller: Mapping[str, float]) -> bytes:
         """The text that Prometheus scrapes."""
         for name, value in controller.items():

@@ -2,6 +2,7 @@
 
 import json
 import math
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,6 +56,15 @@ def save_record(path: Path, record: object) -> None:
     from stakes.evaluation.fingerprint import save_json
 
     save_json(path, clean(record))
+
+
+def versions() -> dict[str, str]:
+    """The machine, and the versions of the packages that can change a figure; those not installed are absent."""
+    from stakes.commands.doctor import version
+
+    packages = {name: version(name) for name in ("stakes", "torch", "transformers", "numpy", "pillow")}
+    here = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    return here | {name: found for name, found in packages.items() if found is not None}
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from stakes.commands.inputs import check_writable
-from stakes.commands.output import as_markdown, print_json, print_measured, print_table, save_record
+from stakes.commands.output import as_markdown, print_json, print_measured, print_table, save_record, versions
 from stakes.errors import BadInput, StakesError
 
 if TYPE_CHECKING:
@@ -70,14 +70,10 @@ def estimate(study: "Study") -> dict[str, Any]:
 
 def rows_scanned(study: "Study") -> dict[str, int]:
     """Rows of each benchmark that will be scanned at least, up to the last sample; the paper's number where known."""
-    from stakes.experiments.sampling import of_task, tiered
-    from stakes.experiments.tables import cross_task, mixed
+    from stakes.experiments.sampling import paper_draws
 
-    draws = [tiered(name, study.per_tier) for name in ("docvqa", "chartqa", "infographicvqa")]
-    draws += [of_task(name, "mixed", min(mixed.PER_TASK, study.per_tier)) for name in mixed.TASKS]
-    draws.append(of_task("docvqa", "cross_task", min(cross_task.PER_TASK, study.per_tier)))
     rows: dict[str, int] = {}
-    for draw in draws:
+    for draw in paper_draws(study.per_tier):
         stop = draw.published_stop or draw.start + draw.samples
         rows[draw.dataset] = max(rows.get(draw.dataset, 0), stop)
     return rows
@@ -98,7 +94,7 @@ def format_estimate(study: "Study", record: dict[str, Any]) -> list[str]:
 
 def measure(study: "Study", source: "ModelSource", workers: "Workers", output: Path, as_json: bool, made: str) -> None:
     """Measure every table, and write the results file and the page."""
-    from stakes.experiments.results import PAPER, Recording
+    from stakes.experiments.results import PAPER, PaperResults, Recording
     from stakes.experiments.tables import experiment
 
     page = output.with_suffix(".md")
@@ -122,10 +118,7 @@ def measure(study: "Study", source: "ModelSource", workers: "Workers", output: P
         raise BadInput(f"no table could be measured; the first error: {next(iter(left_out.values()))}")
     record = results_record(study, recording, tables, left_out, made)
     save_record(output, record)
-    from stakes.experiments.results import PaperResults
-
-    results = PaperResults.load(output)
-    page.write_text(format_page(results), encoding="utf-8")
+    page.write_text(format_page(PaperResults.load(output)), encoding="utf-8")
     if as_json:
         print_json({key: value for key, value in record.items() if key not in ("samples", "answers")})
     else:
@@ -139,8 +132,8 @@ def results_record(
     study: "Study", recording: Any, tables: dict[str, Any], left_out: dict[str, str], made: str
 ) -> dict[str, Any]:
     """The whole file as JSON."""
-    from stakes.commands.reproduce import FULL, versions
     from stakes.experiments.results import PaperResults
+    from stakes.experiments.sampling import PER_TIER
     from stakes.files import clean
 
     return PaperResults.model_validate(
@@ -148,7 +141,7 @@ def results_record(
             "command": made,
             "model": study.name,
             "others": {axis: other.name for axis, other in study.others.items()},
-            "limit": None if study.per_tier == FULL else study.per_tier,
+            "limit": None if study.per_tier == PER_TIER else study.per_tier,
             "versions": versions(),
             "tables": {name: clean(table.record()) for name, table in tables.items()},
             "left_out": left_out,

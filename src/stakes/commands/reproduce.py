@@ -1,7 +1,6 @@
 """``stakes reproduce``: the paper's tables, recomputed or measured, beside the published figures."""
 
 import json
-import platform
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,9 @@ import typer
 
 from stakes.commands import legibility, paper
 from stakes.commands import reproduce_options as options
-from stakes.commands.doctor import version
 from stakes.commands.inputs import check_writable, signal_file
 from stakes.commands.options import ModelSource, Workers, asks_a_model
-from stakes.commands.output import AsJson, print_json, print_measured, print_table, save_record
+from stakes.commands.output import AsJson, print_json, print_measured, print_table, save_record, versions
 from stakes.commands.reproduce_options import CHECK, PAPER, PUBLISHED, options_of
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.experiments.tables import TABLES, experiment
@@ -245,10 +243,3 @@ def format_command(table: str, data: list[str], study: "Study", signal: str, jud
         served = f"http://HOST/v1 --judge-model {study.judge.name}"
         parts += [f"--judge {Path(judge).name if study.judge.offline else served}"]
     return " ".join(parts)
-
-
-def versions() -> dict[str, str]:
-    """The machine, and the versions of the packages that can change a figure; those not installed are absent."""
-    packages = {name: version(name) for name in ("stakes", "torch", "transformers", "numpy", "pillow")}
-    here = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-    return here | {name: found for name, found in packages.items() if found is not None}

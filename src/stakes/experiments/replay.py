@@ -21,12 +21,11 @@ from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.runner import Assignments, Key
 from stakes.experiments.results import METRICS, PAPER, PaperResults, parse_answers
-from stakes.experiments.sampling import WORKLOADS, Draw, of_task, tiered
+from stakes.experiments.sampling import PER_TIER, of_task, paper_draws, tiered
 from stakes.experiments.study import OFFLINE, Other, Study
 from stakes.experiments.tables import experiment
 from stakes.files import clean
 from stakes.models.base import Answer, Request
-from stakes.published import figures
 from stakes.vision.geometry import count_tokens
 
 NOT_COMPUTED = {"labels": "needs the questions' texts", "latency": "is a measurement of time"}
@@ -153,7 +152,7 @@ def replay_study(results: PaperResults) -> Replay:
         model=models[results.model],
         name=results.model,
         folder=Path(),
-        per_tier=results.limit or 300,
+        per_tier=results.limit or PER_TIER,
         data={dataset: dataset for dataset in OFFLINE if dataset != "solid_color"},
         others=others,
         results=results,
@@ -181,12 +180,7 @@ def check(results: PaperResults) -> Iterator[FileCheck]:
 
 def _check_samples(results: PaperResults) -> Iterator[FileCheck]:
     """Starts and counts of the draws are the paper's, and the lines are as many as the scan took."""
-    most = results.limit or 10**9
-    expected = [tiered(name, min(most, 300)) for name in ("docvqa", "chartqa", "infographicvqa")]
-    sizes = figures()["sampling"]
-    expected += [_task_draw(name, "mixed", sizes["mixed"], most) for name in ("docvqa", "textvqa", "vqav2")]
-    expected.append(_task_draw("docvqa", "cross_task", sizes["cross_task"], most))
-    for draw in expected:
+    for draw in paper_draws(results.limit or PER_TIER):
         found = results.samples.get(draw.name)
         if found is None or found.rows is None:
             yield FileCheck(f"samples {draw.name} are missing", False)
@@ -197,12 +191,6 @@ def _check_samples(results: PaperResults) -> Iterator[FileCheck]:
         if draw.published_stop is not None and found.rows["stop"] != draw.published_stop:
             ended = f"the scan ended before row {found.rows['stop']}, the paper's before {draw.published_stop}"
             yield FileCheck(f"samples {draw.name}: {ended}", None)
-
-
-def _task_draw(dataset: str, workload: str, sizes: Mapping[str, Any], most: int) -> Draw:
-    assert workload in WORKLOADS
-    own = sizes[dataset]
-    return of_task(dataset, workload, min(most, own["n"] if isinstance(own, dict) else own))
 
 
 def _check_table(name: str, written: dict[str, Any], study: Replay) -> FileCheck:

@@ -20,7 +20,7 @@ from stakes.published import figures
 from stakes.signals import TaskIdentity
 
 FAMILY = "qwen2.5-vl"
-WORKLOADS = ("mixed", "cross_task")
+PER_TIER = 300  # questions of each tier in the paper's largest sample
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,17 @@ def of_task(dataset: str, workload: str, most: int) -> Draw:
     own = figures()["sampling"][workload].get(dataset)
     start = own.get("skip", 0) if isinstance(own, dict) else 0
     return Draw(dataset, most, start, by_tier=False)
+
+
+def paper_draws(most: int = PER_TIER) -> list[Draw]:
+    """Every sample of a benchmark whose number of questions is published, at most ``most`` of a tier or task."""
+    published = figures()["sampling"]
+    tasks = [("mixed", dataset) for dataset in ("docvqa", "textvqa", "vqav2")] + [("cross_task", "docvqa")]
+    draws = [tiered(dataset, most) for dataset in ("docvqa", "chartqa", "infographicvqa")]
+    for workload, dataset in tasks:
+        own = published[workload][dataset]
+        draws.append(of_task(dataset, workload, min(most, own["n"] if isinstance(own, dict) else own)))
+    return draws
 
 
 def first_of_each_tier(samples: Sequence[Sample], count: int) -> list[Sample]:

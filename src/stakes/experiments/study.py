@@ -35,7 +35,7 @@ from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import Assignments, Key, RunOptions, run
 from stakes.evaluation.samples import digest, draw_samples, prepare_samples
-from stakes.experiments.sampling import Draw, first_of_each_tier, of_task, tiered
+from stakes.experiments.sampling import PER_TIER, Draw, first_of_each_tier, of_task, tiered
 from stakes.models.base import VLM, Answer, Mechanism, Request
 from stakes.models.identity import family_of
 from stakes.models.loading import off_gpu
@@ -101,7 +101,7 @@ class Study:
     model: VLM
     name: str
     folder: Path
-    per_tier: int = 300
+    per_tier: int = PER_TIER
     mechanism: Mechanism = "deletion"
     metric: str = "relaxed"
     data: Mapping[str, str] = field(default_factory=dict)

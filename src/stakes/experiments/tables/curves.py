@@ -40,10 +40,8 @@ def table(study: Study) -> Table:
     for mechanism in MECHANISMS:
         try:
             samples, outcomes = frontier.measure(replace(study, mechanism=mechanism))
-        except (
-            BadInput,
-            InfeasibleBudget,
-        ) as error:  # an AnyRes model's smallest size takes more; a server deletes not
+        except (BadInput, InfeasibleBudget) as error:
+            # The smallest size of an AnyRes model takes more tokens than some budgets; a server cannot delete.
             findings.append(f"by {mechanism}: not measured: {error}")
             continue
         curves = curves_from_outcomes(outcomes)

@@ -25,13 +25,14 @@ def test_a_table_declares_its_options_and_data_sets(name: str) -> None:
     assert callable(module.table)
 
 
-def test_the_tables_are_those_of_the_paper_and_receipts() -> None:
+def test_the_tables_are_those_of_the_paper_its_open_cells_and_receipts() -> None:
     assert set(TABLES) == {
         "within-task", "cross-task", "frontier", "curves", "cross-dataset", "invariance", "mixed", "proportional",
-        "diagnostics", "metrics", "labels", "latency", "map", "models", "receipts",
+        "diagnostics", "metrics", "labels", "latency", "map", "models", "receipts", "signals",
+        "selector-curves", "tiers", "both-gaps",
     }  # fmt: skip
     assert all(len(line) > 15 and not line.endswith(".") for line in TABLES.values())
-    with pytest.raises(BadInput, match="there is no table 'nine'; choose one of cross-dataset"):
+    with pytest.raises(BadInput, match="there is no table 'nine'; choose one of both-gaps, cross-dataset"):
         experiment("nine")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,12 +19,15 @@ from stakes.evaluation.outcome_log import read_outcomes
 from stakes.experiments.estimate import answers
 from stakes.experiments.sampling import first_of_each_tier
 from stakes.experiments.study import Other, Study
-from stakes.experiments.tables import TABLES, experiment, latency, models
+from stakes.experiments.tables import TABLES, experiment, latency, models, signals, tiers
 from stakes.models.base import Answer, Request
+from stakes.signals import KeywordRule
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry.ladder import ladder
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import fitted_size
+
+OPEN = ("map", "both-gaps", "signals", "selector-curves", "tiers")  # the paper has no such tables
 
 
 @dataclass
@@ -138,16 +142,24 @@ def test_a_log_of_another_experiment_is_refused_with_the_option_that_reproduce_h
 @pytest.mark.parametrize("name", [name for name in TABLES if name not in ("labels", "receipts")])
 def test_every_table_has_ours_beside_the_published(name: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "TIMED", 2)
+    monkeypatch.setattr(signals, "LABELED", (40,))
     made = experiment(name).table(study)
     assert made.rows
     assert made.findings
     assert made.name == name
     assert isinstance(study.model, Scholar)
     if name != "models":  # there is no other model
-        slack = {"map": 1.4, "diagnostics": 1.2}.get(name, 1.02)  # arms may ask the same of an image
+        slack = {"map": 1.4, "both-gaps": 1.4, "signals": 1.4, "diagnostics": 1.2}.get(name, 1.02)  # asks alike
         asked = answers(experiment(name).asks(study))
         assert 0 < study.model.answered <= asked <= slack * study.model.answered
-    if name not in ("map", "models"):  # the paper has no table of the map
+    if name not in (
+        "map",
+        "models",
+        "both-gaps",
+        "signals",
+        "selector-curves",
+        "tiers",
+    ):  # cells that the paper left open
         assert {row[0] for row in made.rows} == {"scholar", "published"}
     before = study.model.answered
     again = experiment(name).table(study)
@@ -199,6 +211,39 @@ def test_composition_wins_with_both_gaps(study: Study) -> None:
     rows = experiment("map").table(study).rows
     cwe = {row[2]: _number(row[5]) for row in rows if row[:2] == ("yes", "yes")}
     assert cwe["composition"] < min(cwe["uniform"], cwe["content"])
+    alone = experiment("both-gaps").table(study)
+    assert [row[1:] for row in alone.rows] == [row[2:] for row in rows if row[:2] == ("yes", "yes")]
+
+
+def test_signals_spend_one_total_and_budgets_follow_what_was_read(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "LABELED", (40,))
+    made = experiment("signals").table(study)
+    rows = {row[1]: row for row in made.rows}
+    assert list(rows) == ["uniform", "labels", "requests", "keywords", "learned from 40", "all misread"]
+    samples = study.questions("forms")
+    readings = {"labels": [sample.tier for sample in samples], "none": ["low"] * len(samples)}
+    arms = signals.plan(study, samples, readings)
+    assert {sum(budgets) for budgets in arms.values()} == {made.meta["total"]} == {16 * (512 + 96)}
+    assert set(arms["labels"]) == {512, 96}
+    assert set(arms["none"]) == {304}, "where all are read alike, all get the mean"
+    assert rows["labels"][2:5] == (16, 0.0, 0.0)
+    wrong = sum(KeywordRule()(sample.question).tier != sample.tier for sample in samples)
+    assert round(16 * (_number(rows["keywords"][3]) + _number(rows["keywords"][4]))) == wrong > 0
+    assert max(_number(rows[name][7]) for name in ("labels", "keywords")) < _number(rows["all misread"][7])
+
+
+def test_four_groups_differ_in_cost_only_and_share_one_total(study: Study) -> None:
+    groups = tiers.groups(study.questions("forms"), 16)
+    assert Counter((sample.tier, sample.label) for sample in groups) == {
+        (group, label): 4 for group in tiers.COSTS for label in ("high", "low")
+    }
+    rows = {row[1]: row for row in experiment("tiers").table(study).rows}
+    assert {row[-1] for row in rows.values()} == {32 * 304}
+    assert _number(rows["four tiers"][7]) < _number(rows["uniform"][7]) < _number(rows["four tiers, reversed"][7])
+    with pytest.raises(BadInput, match="at least four questions of each tier, not 3"):
+        tiers.groups(study.questions("forms"), 3)
 
 
 def test_a_source_is_a_family_or_a_file(study: Study, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ A table goes between ``<!-- table NAME -->`` and ``<!-- end -->``, its findings 
 ``<!-- end -->``. A number in a sentence is a cell: ``<!-- cell within-task | embedded | cost | p -->1<!-- end -->``, by
 the first cells of its row and its column; of columns with one name the first, or the second with ``name#2``. Or it is
 in a finding, named by the words around it: ``<!-- number curves | by deletion: … p = {} by -->1<!-- end -->``.
+In a row of a Markdown table the bar is written ``\\|``.
 
 Tables of a results file of ``stakes reproduce paper`` are named after the file: ``paper-7b-within-task`` of
 ``paper-7b.json``. A test fills every page again and expects no change.
@@ -34,7 +35,8 @@ def filled(page: str, tables: dict[str, Any]) -> str:
         return found[1] + "".join(f"- {line}\n" for line in table["findings"]) + found[4]
 
     def fill_cell(found: re.Match[str]) -> str:
-        value = cell(tables, found[3]) if found[2] == "cell" else number(tables, found[3])
+        words = found[3].replace("\\|", "|")
+        value = cell(tables, words) if found[2] == "cell" else number(tables, words)
         return f"{found[1]}{show(value)}{found[4]}"
 
     return CELL.sub(fill_cell, MARK.sub(fill, page))

@@ -234,7 +234,7 @@ def test_a_dry_run_for_the_7b_prints_rows_answers_tokens_and_hours(
     ("typed", "said"),
     [
         ("paper --per-tier 9", "the table paper does not use --per-tier"),
-        ("paper --selector random", "--selector is for the table invariance, not for paper"),
+        ("paper --selector random", "--selector is for the table invariance and selector-curves, not for paper"),
         ("within-task --limit 9", "--limit is for the table paper, not for within-task"),
         ("within-task --scale-model none", "is for the table invariance and models, not for within-task"),
         ("labels --device cpu", "the table labels does not use --device"),

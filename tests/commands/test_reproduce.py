@@ -80,7 +80,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("published --quick", "the table published does not use --quick; leave it out"),
         ("published --data docvqa", "the table published does not use --data"),
         ("within-task --every", "--every is for the table published, not for within-task; leave it out"),
-        ("within-task --selector random", "--selector is for the table invariance, not for within-task; leave it out"),
+        (
+            "within-task --selector random",
+            "is for the table invariance and selector-curves, not for within-task",
+        ),
         ("within-task --data chartqa=a", "the table within-task asks about docvqa, not about chartqa"),
         ("map --data chartqa=a", "the table map asks about docvqa, solid_color, not about chartqa"),
         ("labels --per-tier 9", "the table labels does not use --per-tier"),

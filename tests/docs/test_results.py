@@ -76,6 +76,26 @@ def test_a_number_in_a_sentence_is_a_cell_of_a_table(fill: ModuleType) -> None:
             fill.filled(f"<!-- cell {wrong} -->?<!-- end -->", tables)
 
 
+def test_a_number_in_a_sentence_may_stand_in_a_finding(fill: ModuleType) -> None:
+    findings = [
+        "by deletion: error 0.2, p = 1.5e-04 by document",
+        "cost gains +0.150 [0.059, 0.281]; a rest",
+        "55% of CWE",
+    ]
+    tables = {"arms": {"columns": [], "rows": [], "findings": findings}}
+    for words, number in (
+        ("by deletion: … p = {} by", "1.5e-04"),
+        ("gains {}; a", "+0.150 [0.059, 0.281]"),
+        ("gains {} [", "+0.150"),
+        ("{} of CWE", "55%"),
+    ):
+        for bar in ("|", "\\|"):
+            text = f"It is <!-- number arms {bar} {words} -->?<!-- end -->."
+            assert fill.filled(text, tables) == text.replace("?", number)
+    with pytest.raises(SystemExit, match="is in 0 findings, not in one"):
+        fill.filled("<!-- number arms | anti gains {} -->?<!-- end -->", tables)
+
+
 def test_results_files_of_the_paper_follow_from_their_answers(fill: ModuleType, tmp_path: Path) -> None:
     for path in FILES:
         if "schema" in json.loads(path.read_text(encoding="utf-8")):

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from tests.data.hub.tables import HIGH, LOW, picture, row, write_copy
 
+from stakes.budgets.curve import PAPER_GRID
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import Setting
@@ -235,15 +236,25 @@ def test_signals_spend_one_total_and_budgets_follow_what_was_read(
 
 
 def test_four_groups_differ_in_cost_only_and_share_one_total(study: Study) -> None:
-    groups = tiers.groups(study.questions("forms"), 16)
-    assert Counter((sample.tier, sample.label) for sample in groups) == {
-        (group, label): 4 for group in tiers.COSTS for label in ("high", "low")
-    }
+    halves = tiers.groups(study.questions("forms"))
+    assert not {sample.document for sample in halves[0]} & {sample.document for sample in halves[1]}
+    for half in halves:
+        sizes = Counter((sample.tier, sample.label) for sample in half)
+        assert all(sizes[group, label] == sizes["first", label] for group in tiers.COSTS for label in ("high", "low"))
     rows = {row[1]: row for row in experiment("tiers").table(study).rows}
-    assert {row[-1] for row in rows.values()} == {32 * 304}
+    assert {row[-1] for row in rows.values()} == {304 * sum(map(len, halves))}
     assert _number(rows["four tiers"][7]) < _number(rows["uniform"][7]) < _number(rows["four tiers, reversed"][7])
-    with pytest.raises(BadInput, match="at least four questions of each tier, not 3"):
-        tiers.groups(study.questions("forms"), 3)
+    with pytest.raises(BadInput, match="four questions of a tier on each; raise --per-tier"):
+        tiers.groups(study.questions("forms")[:3])
+
+
+def test_budgets_of_more_tiers_are_no_worse_on_the_curve_that_they_are_chosen_on() -> None:
+    curve = {budget: max(0.0, 1 - (budget / 500) ** 2) for budget in PAPER_GRID}
+    cost = {
+        name: sum(c * curve[b] for c, b in zip(tiers.COSTS.values(), tiers.choose(curve, each), strict=True))
+        for name, each in tiers.TIERS.items()
+    }
+    assert cost["four tiers"] <= min(cost["two tiers"], cost["three tiers"])
 
 
 def test_a_source_is_a_family_or_a_file(study: Study, tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK} questions per tier: only a preview.")] = False,
     mechanism: Annotated[str, typer.Option(help="For tables that do not fix it: deletion or resolution.")] = "deletion",
     selector: Annotated[
-        list[str] | None, typer.Option(help="With invariance: a selector; once per selector. Default: the paper's six.")
+        list[str] | None,
+        typer.Option(help="With invariance and selector-curves: a selector; may repeat. Default: all six."),
     ] = None,
     scale_model: Annotated[
         str | None, typer.Option(help="With invariance, models and paper: a smaller model, or none. " + options.OTHERS)

@@ -1,92 +1,75 @@
 """One, two, three and four tiers at one total.
 
 Four groups of questions of one task, whose mistakes cost 10, 5, 2 and 1. They differ in nothing else: groups go by
-turns within the pages' own tiers. A policy of four tiers has a budget for each, one of three or two merges neighbors,
-one of one tier is uniform. Budgets are specified beforehand, on the paper's grid, with a mean of 304. The paper has two
-tiers within a task, and three only across tasks. By deletion, where totals are exact.
+turns within the pages' own tiers. A policy of four tiers has a budget for each group, one of three or two merges
+neighbors, one of one tier is uniform at 304. Budgets are chosen on the error curve of one half of the documents and
+tested on the other half, and the reverse. The paper has two tiers within a task, and three only across tasks. By
+deletion, where totals are exact.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
-from stakes.calibration.arms import by_tier
+from stakes.budgets.curve import PAPER_GRID
 from stakes.calibration.arms.comparison import compare
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.outcome_log import Outcome
+from stakes.evaluation.runner import Key
 from stakes.evaluation.statistics import cwe_gain
-from stakes.experiments.estimate import Ask, grid_asks, how
-from stakes.experiments.sampling import first_of_each_tier
+from stakes.experiments.estimate import Ask
 from stakes.experiments.study import Study
 from stakes.experiments.table import MEASURED, Row, Table, discordant_cells, gain_cell
+from stakes.experiments.tables import frontier
 
 OPTIONS, DATASETS = MEASURED, ("docvqa",)
 COSTS = {"first": 10.0, "second": 5.0, "third": 2.0, "fourth": 1.0}
-POLICIES = {
-    "uniform": (304, 304, 304, 304),
-    "two tiers": (512, 512, 96, 96),
-    "three tiers": (512, 304, 304, 96),
-    "four tiers": (544, 384, 224, 64),
-    "four tiers, reversed": (64, 224, 384, 544),
-}
+TOTAL = len(COSTS) * frontier.UNIFORM
+TIERS = {"two tiers": (0, 0, 1, 1), "three tiers": (0, 1, 1, 2), "four tiers": (0, 1, 2, 3)}
+"""By policy: the tier of each group."""
 COLUMNS = (
-    "source", "policy", "budgets", *(f"error at cost {cost:g}" for cost in COSTS.values()), "CWE", "b:c at cost 10",
-    "p", "CWE gain", "gain over two tiers", "tokens",
+    "source", "policy", "budgets of each half", *(f"error at cost {cost:g}" for cost in COSTS.values()), "CWE",
+    "b:c at cost 10", "p", "CWE gain", "gain over two tiers", "tokens",
 )  # fmt: skip
 
 
 def asks(study: Study) -> set[Ask]:
-    """Each group at every budget that a policy gives it."""
-    source = study.source("docvqa")
-    count = _group_size(study.count(source))
-    return {
-        ask
-        for i, group in enumerate(COSTS)
-        for ask in grid_asks({f"{source} {group}": count}, how("deletion"), {each[i] for each in POLICIES.values()})
-    }
-
-
-def _group_size(per_tier: int) -> int:
-    """Questions of a group: a quarter of both tiers, in whole turns."""
-    return 2 * (per_tier // len(COSTS))
-
-
-def groups(samples: Sequence[Sample], per_tier: int) -> list[Sample]:
-    """The samples in four groups by turns within their own tiers, so that no group is easier than another."""
-    turns: Counter[str] = Counter()
-    names, grouped = list(COSTS), []
-    for sample in first_of_each_tier(samples, per_tier // len(names) * len(names)):
-        grouped.append(replace(sample, tier=names[turns[sample.tier] % len(names)]))
-        turns[sample.tier] += 1
-    if not grouped:
-        raise BadInput(f"four groups need at least four questions of each tier, not {per_tier}; raise --per-tier")
-    return grouped
+    """All questions at the 13 budgets: curves to choose from."""
+    return frontier.asks(replace(study, mechanism="deletion"))
 
 
 def table(study: Study) -> Table:
     """One row for each policy."""
-    source = study.source("docvqa")
-    samples = groups(study.questions(source), study.count(source))
-    tiers, documents = [sample.tier for sample in samples], [sample.document for sample in samples]
-    arms = {name: by_tier(tiers, dict(zip(COSTS, budgets, strict=True))) for name, budgets in POLICIES.items()}
-    outcomes = study.answer_arms(source, samples, arms, Setting("deletion", None, study.metric))
-    right = {arm: [outcome.correct for outcome in given] for arm, given in outcomes.items()}
-    prices = [COSTS[tier] for tier in tiers]
-    over = {arm: cwe_gain(right["two tiers"], each, prices, documents) for arm, each in right.items()}
+    source, setting = study.source("docvqa"), Setting("deletion", None, study.metric)
+    samples = study.questions(source)
+    answered = study.answers(source, samples, [[budget] * len(samples) for budget in PAPER_GRID], setting)
+    halves = groups(samples)
+    curves = [error_curve(half, answered) for half in halves]
+    chosen = {"uniform": [(frontier.UNIFORM,) * len(COSTS)] * 2}
+    chosen |= {name: [choose(curve, tiers) for curve in reversed(curves)] for name, tiers in TIERS.items()}
+    chosen["four tiers, reversed"] = [budgets[::-1] for budgets in chosen["four tiers"]]
+    outcomes = {name: _outcomes(halves, budgets, answered) for name, budgets in chosen.items()}
     compared = compare(outcomes, COSTS)
+    right = {name: [outcome.correct for outcome in given] for name, given in outcomes.items()}
+    tested = [sample for half in halves for sample in half]
+    prices, documents = [COSTS[sample.tier] for sample in tested], [sample.document for sample in tested]
+    over = {name: str(cwe_gain(right["two tiers"], each, prices, documents)) for name, each in right.items()}
     rows: list[Row] = [
-        (study.name, row.arm, ", ".join(map(str, POLICIES[row.arm])), *(row.errors[tier] for tier in COSTS), row.cwe,
-         *discordant_cells(row.high_cost), gain_cell(row), None if row.arm == "two tiers" else str(over[row.arm]),
-         row.realised)
+        (study.name, row.arm, "; ".join(", ".join(map(str, budgets)) for budgets in dict.fromkeys(chosen[row.arm])),
+         *(row.errors[tier] for tier in COSTS), row.cwe, *discordant_cells(row.high_cost), gain_cell(row),
+         None if row.arm == "two tiers" else over[row.arm], row.realised)
         for row in compared.rows
     ]  # fmt: skip
+    order = sorted(compared.rows, key=lambda row: row.cwe)
     return Table(
         name="tiers",
         title=f"One to four tiers: {study.name} on {source}, by deletion",
         columns=COLUMNS,
         rows=tuple(rows),
-        findings=(_finding({row.arm: row.cwe for row in compared.rows}),),
+        findings=("CWE from low to high: " + ", ".join(f"{row.arm} {row.cwe:.3f}" for row in order),),
         meta={
             "model": study.name,
             "data": source,
@@ -98,6 +81,55 @@ def table(study: Study) -> Table:
     )
 
 
-def _finding(cwe: Mapping[str, float]) -> str:
-    order = sorted(cwe, key=lambda name: cwe[name])
-    return "CWE from low to high: " + ", ".join(f"{name} {cwe[name]:.3f}" for name in order)
+def groups(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
+    """Two halves of the documents, each in four groups of one size by turns within the samples' own tiers.
+
+    A few samples at the end of a half are left out, so that groups are equal and budgets that add up spend one total.
+    """
+    half_of = {document: i % 2 for i, document in enumerate(dict.fromkeys(sample.document for sample in samples))}
+    names = list(COSTS)
+    whole = {
+        key: count // len(names) * len(names)
+        for key, count in Counter((half_of[sample.document], sample.tier) for sample in samples).items()
+    }
+    halves: tuple[list[Sample], list[Sample]] = [], []
+    turns: Counter[tuple[int, str]] = Counter()
+    for sample in samples:
+        half = half_of[sample.document]
+        key = half, sample.tier
+        if turns[key] < whole[key]:
+            halves[half].append(replace(sample, tier=names[turns[key] % len(names)]))
+        turns[key] += 1
+    if not all(halves):
+        raise BadInput("two halves with four groups need four questions of a tier on each; raise --per-tier")
+    return halves
+
+
+def error_curve(samples: Sequence[Sample], answered: Mapping[Key, Outcome]) -> dict[int, float]:
+    """The error of all samples together at each budget."""
+    return {
+        budget: sum(not answered[sample.id, budget].correct for sample in samples) / len(samples)
+        for budget in PAPER_GRID
+    }
+
+
+def choose(curve: Mapping[int, float], tiers: Sequence[int]) -> tuple[int, ...]:
+    """The budget of each group with the lowest CWE on a curve, equal within a tier, ``TOTAL`` in all.
+
+    >>> choose({budget: 1 - budget / 600 for budget in PAPER_GRID}, (0, 0, 1, 1))
+    (576, 576, 32, 32)
+    """
+    possible = (tuple(each[tier] for tier in tiers) for each in product(sorted(curve), repeat=max(tiers) + 1))
+    fitting = [budgets for budgets in possible if sum(budgets) == TOTAL]
+    return min(fitting, key=lambda each: sum(cost * curve[b] for cost, b in zip(COSTS.values(), each, strict=True)))
+
+
+def _outcomes(
+    halves: Sequence[Sequence[Sample]], budgets: Sequence[Sequence[int]], answered: Mapping[Key, Outcome]
+) -> list[Outcome]:
+    """The answers of both halves, each at budgets of its own, in the groups of the samples."""
+    given = []
+    for half, own in zip(halves, budgets, strict=True):
+        by_group = dict(zip(COSTS, own, strict=True))
+        given += [replace(answered[sample.id, by_group[sample.tier]], tier=sample.tier) for sample in half]
+    return given

@@ -59,7 +59,7 @@ class InlineWorkers(Workers):
     def __init__(self) -> None:
         self.inside = 0
 
-    async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_for(self, size: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: ARG002
         """What ``work`` returns or raises."""
         return work(*args, **kwargs)
 

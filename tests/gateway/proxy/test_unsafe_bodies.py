@@ -147,12 +147,22 @@ def nested(depth: int) -> bytes:
     return b'{"messages": "image", "x": ' + b"[" * depth + b"]" * depth + b"}"
 
 
+def understated() -> bytes:
+    return gzip.compress(b"0" * 500_000)[:-4] + struct.pack("<I", 1000)
+
+
+def overstated() -> bytes:
+    return gzip.compress(dumped(ask()))[:-4] + struct.pack("<I", 600_000)
+
+
 TWO = dumped(ask())[:-1] + b', "messages": []}'
 BODIES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("too large", b" " * 600_001, {}, 413, "body_too_large"),
     ("gzip bomb", gzip.compress(b"0" * 50_000_000), {"content-encoding": "gzip"}, 413, "body_too_large"),
     ("gzip that is none", b"hello image", {"content-encoding": "gzip"}, 400, "bad_gzip"),
     ("gzip cut off", gzip.compress(dumped(ask()))[:-9], {"content-encoding": "gzip"}, 400, "bad_gzip"),
+    ("gzip that states fewer bytes", understated(), {"content-encoding": "gzip"}, 400, "bad_gzip"),
+    ("gzip that states more bytes", overstated(), {"content-encoding": "gzip"}, 400, "bad_gzip"),
     ("gzip and more", gzip.compress(dumped(ask())) + b"image", {"content-encoding": "gzip"}, 400, "bad_gzip"),
     ("gzip in gzip", gzip.compress(b""), {"content-encoding": "gzip, gzip"}, 415, "unsupported_encoding"),
     ("brotli", b"\x0b\x02\x80image\x03", {"content-encoding": "br"}, 415, "unsupported_encoding"),

@@ -12,12 +12,15 @@ import asyncio
 import io
 import re
 import struct
+import time
 import zlib
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from threading import Lock
-from typing import ParamSpec, TypeVar
+from functools import partial
+from itertools import count
+from threading import RLock
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -28,7 +31,7 @@ from stakes.gateway.settings import Encoding, Limits
 from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.tiles import DetailTiles
-from stakes.vision.image.decode import Picture, probe
+from stakes.vision.image.decode import Picture
 from stakes.vision.image.resize import fit, fitted_size
 
 try:  # both are part of stakes[gateway]; without a wheel for the machine the standard library does the same, slower
@@ -47,6 +50,7 @@ Bounds = Mapping[str, int]
 NO_BOUNDS: Bounds = {}
 JPEG_QUALITY = 95  # a convention, at 4:4:4 so that colored text stays sharp; PNG, the default, is lossless
 _HEAD = re.compile(r"data:([a-z0-9.+/-]{0,64})((?:;[a-z0-9.=+_-]{1,64}){0,4}),", re.IGNORECASE)
+_BYTES_PER_S = 20e6  # of work in line: a job of 20 MB goes after all that arrive within the next second
 _RGB, _UNFILTERED = 2, 0  # PNG's color type and row filter
 
 
@@ -56,7 +60,7 @@ class MeasuredImage:
 
     For an image that the service refuses for its length, ``native`` counts the longest accepted size in its shape.
     ``bounds``: of the upstream's processor, where they are not the family's. ``low_detail``: the client asked for
-    detail "low", and the family defines what that takes, whatever the size.
+    detail "low", and the family defines what that takes, whatever the size. ``decode_bytes``: memory to decode it.
     """
 
     data: bytes
@@ -66,6 +70,7 @@ class MeasuredImage:
     native: int
     low_detail: bool = False
     bounds: Bounds = field(default_factory=dict)
+    decode_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,10 +116,11 @@ def measure_bytes(data: bytes, family: str, limits: Limits, bounds: Bounds = NO_
     if len(data) > limits.image_bytes:
         raise _too_large(limits)
     try:
-        kind, width, height = probe(data, max_pixels=limits.pixels)
+        picture = Picture(data, max_pixels=limits.pixels, header_only=True)
     except UnreadableImage as error:
         raise _refusal(error, limits) from None
-    return measure_size(width, height, family, limits, bounds, data, kind.lower())
+    image = measure_size(*picture.size, family, limits, bounds, data, picture.format.lower())
+    return replace(image, decode_bytes=picture.decode_bytes)
 
 
 def measure_size(
@@ -219,38 +225,108 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
 
 
+@dataclass(order=True)
+class _Job:
+    """Work in line. ``turn``: when it arrived, and later by the time that its bytes may take; the earliest is next."""
+
+    turn: float
+    number: int
+    size: int = field(compare=False)
+    work: Callable[[], Any] = field(compare=False)
+    result: Future[Any] = field(compare=False, default_factory=Future)
+
+
 class Workers:
-    """A bounded thread pool for image work; it returns 503 when saturated.
+    """Threads for image work, with a bounded line that small work passes through first; 503 when saturated.
 
     Pillow releases the GIL while it decodes, resizes and encodes, so threads are enough. A thread cannot be stopped:
-    work beyond its time limit still counts until it ends, which the limits on pixels and scans keep short.
+    work beyond its time limit still counts until it ends, which the limits on pixels and scans keep short. Large work
+    leaves one thread to small work, and all of it in line is bounded, so that it can neither delay ordinary pages nor
+    fill the memory.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._pool = ThreadPoolExecutor(limits.workers, thread_name_prefix="stakes-fit")
-        self._most, self._seconds, self._lock = limits.waiting, limits.fit_s, Lock()
-        self.inside = 0  # jobs running or waiting
+        self._limits, self._lock, self._number = limits, RLock(), count()
+        self._line: list[_Job] = []
+        self._running = self._running_large = 0
+        self.inside = self.large_bytes = 0  # jobs running or waiting, and the bytes of the large ones
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What ``work`` returns or raises; 503 where the queue is full or the time limit is over."""
-        if self.inside >= self._most:
+        """What ``work`` returns or raises; 503 where the line is full or the time limit is over."""
+        return await self.run_for(0, work, *args, **kwargs)
+
+    async def run_for(self, size: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """``run`` for work that reads or decodes ``size`` bytes; too much large work is 503, failing open or not."""
+        if self.inside >= self._limits.waiting:
             raise Refused(503, "busy", "all workers are busy; try again in a moment", passable=True, retry_after=1)
-        future = self._pool.submit(work, *args, **kwargs)
-        self._count(1)
-        future.add_done_callback(lambda _: self._count(-1))
+        large = size if self._is_large(size) else 0
+        if self.large_bytes and self.large_bytes + large > self._limits.open_decode_bytes:
+            message = "too many large images are being decoded; try again in a moment, or send smaller ones"
+            raise Refused(503, "too_many_open_pixels", message, retry_after=2)
+        turn = time.monotonic() + size / _BYTES_PER_S
+        job = _Job(turn, next(self._number), size, lambda: work(*args, **kwargs))
+        with self._lock:
+            self.inside, self.large_bytes = self.inside + 1, self.large_bytes + large
+            self._line.append(job)
+            self._start()
         try:
-            async with asyncio.timeout(self._seconds) as limit:
-                return await asyncio.wrap_future(future)
+            async with asyncio.timeout(self._limits.fit_s) as limit:
+                return await asyncio.wrap_future(job.result)
         except TimeoutError:
             if not limit.expired():
                 raise
-            message = f"the images were not ready in {self._seconds:g} s; send smaller ones"
+            message = f"the images were not ready in {self._limits.fit_s:g} s; send smaller ones"
             raise Refused(503, "fit_timeout", message, passable=True) from None
+        finally:
+            self._leave(job)
+            del job  # an error holds this frame
 
     def close(self) -> None:
         """Accept no more work; running work may end."""
+        for job in list(self._line):
+            job.result.cancel()
+            self._leave(job)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _count(self, jobs: int) -> None:
-        with self._lock:  # a job ends in its own thread
-            self.inside += jobs
+    def _leave(self, job: _Job) -> None:
+        """Take a job out of the line that nobody waits for any more."""
+        with self._lock:
+            if job.result.cancelled() and job in self._line:
+                self._line.remove(job)
+                self._end(job)
+
+    def _is_large(self, size: int) -> bool:
+        return size > self._limits.small_decode_bytes
+
+    def _start(self) -> None:
+        """Start the next jobs in line while threads are free; the lock is held."""
+        for job in sorted(self._line):
+            if self._running >= self._limits.workers:
+                return
+            large = self._is_large(job.size)
+            if large and self._running_large >= max(1, self._limits.workers - 1):
+                continue
+            self._line.remove(job)
+            if job.result.set_running_or_notify_cancel():
+                self._running, self._running_large = self._running + 1, self._running_large + large
+                self._pool.submit(self._work, job)
+            else:
+                self._end(job)
+
+    def _work(self, job: _Job) -> None:
+        try:
+            deliver = partial(job.result.set_result, job.work())
+        except BaseException as error:
+            deliver = partial(job.result.set_exception, error)
+        with self._lock:
+            self._running -= 1
+            self._running_large -= self._is_large(job.size)
+            self._end(job)
+            self._start()
+        deliver()
+        del job, deliver  # an error holds this frame, and would hold itself
+
+    def _end(self, job: _Job) -> None:
+        self.inside -= 1
+        self.large_bytes -= job.size if self._is_large(job.size) else 0

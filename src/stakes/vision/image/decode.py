@@ -96,6 +96,18 @@ class Picture:
         self.size = (height, width) if self.sideways else (width, height)
 
     @property
+    def decode_bytes(self) -> int:
+        """Memory that decoding takes at its peak, about; measured per pixel for each format and mode."""
+        image, each = self._image, 5
+        if image.mode in ("I", "F"):
+            each = 40  # rescaled in float64
+        elif self.format == "WEBP":
+            each = 16  # libwebp's animation decoder holds two canvases, and its output is copied
+        elif self.format == "JPEG" and image.info.get("progressive"):
+            each = 12  # the coefficients of all scans
+        return image.width * image.height * (each + 5 * image.has_transparency_data)
+
+    @property
     def photographed(self) -> bool:
         """Whether the file states an exposure time; a scan, a screenshot or a rendering does not."""
         if not self._own or self.format != "JPEG":
@@ -201,7 +213,7 @@ def _gray_or_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I") or image.mode == "F":
         return _deep_gray(image)
     if image.has_transparency_data:
-        layered = image.convert("RGBA")
+        layered = image if image.mode == "RGBA" else image.convert("RGBA")
         paper = Image.new("RGB", image.size, "white")
         paper.paste(layered, mask=layered.getchannel("A"))
         return paper

@@ -251,10 +251,11 @@ def test_four_groups_differ_in_cost_only_and_share_one_total(study: Study) -> No
 def test_budgets_of_more_tiers_are_no_worse_on_the_curve_that_they_are_chosen_on() -> None:
     curve = {budget: max(0.0, 1 - (budget / 500) ** 2) for budget in PAPER_GRID}
     cost = {
-        name: sum(c * curve[b] for c, b in zip(tiers.COSTS.values(), tiers.choose(curve, each), strict=True))
-        for name, each in tiers.TIERS.items()
+        count: sum(c * curve[b] for c, b in zip(tiers.COSTS.values(), tiers.choose(curve, count), strict=True))
+        for count in (1, 2, 3, 4)
     }
-    assert cost["four tiers"] <= min(cost["two tiers"], cost["three tiers"])
+    assert cost[4] <= cost[3] <= cost[2] < cost[1]
+    assert tiers.choose(curve, 1) == (304, 304, 304, 304)
 
 
 def test_a_source_is_a_family_or_a_file(study: Study, tmp_path: Path) -> None:

@@ -2,15 +2,15 @@
 
 Four groups of questions of one task, whose mistakes cost 10, 5, 2 and 1. They differ in nothing else: groups go by
 turns within the pages' own tiers. A policy of four tiers has a budget for each group, one of three or two merges
-neighbors, one of one tier is uniform at 304. Budgets are chosen on the error curve of one half of the documents and
-tested on the other half, and the reverse. The paper has two tiers within a task, and three only across tasks. By
-deletion, where totals are exact.
+neighbors, one of one tier is uniform at 304. What is merged, and the budgets, are chosen on the error curve of one half
+of the documents and tested on the other half, and the reverse. The paper has two tiers within a task, and three only
+across tasks. By deletion, where totals are exact.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import combinations_with_replacement
 
 from stakes.budgets.curve import PAPER_GRID
 from stakes.calibration.arms.comparison import compare
@@ -28,8 +28,7 @@ from stakes.experiments.tables import frontier
 OPTIONS, DATASETS = MEASURED, ("docvqa",)
 COSTS = {"first": 10.0, "second": 5.0, "third": 2.0, "fourth": 1.0}
 TOTAL = len(COSTS) * frontier.UNIFORM
-TIERS = {"two tiers": (0, 0, 1, 1), "three tiers": (0, 1, 1, 2), "four tiers": (0, 1, 2, 3)}
-"""By policy: the tier of each group."""
+POLICIES = {"two tiers": 2, "three tiers": 3, "four tiers": 4}
 COLUMNS = (
     "source", "policy", "budgets of each half", *(f"error at cost {cost:g}" for cost in COSTS.values()), "CWE",
     "b:c at cost 10", "p", "CWE gain", "gain over two tiers", "tokens",
@@ -49,7 +48,7 @@ def table(study: Study) -> Table:
     halves = groups(samples)
     curves = [error_curve(half, answered) for half in halves]
     chosen = {"uniform": [(frontier.UNIFORM,) * len(COSTS)] * 2}
-    chosen |= {name: [choose(curve, tiers) for curve in reversed(curves)] for name, tiers in TIERS.items()}
+    chosen |= {name: [choose(curve, count) for curve in reversed(curves)] for name, count in POLICIES.items()}
     chosen["four tiers, reversed"] = [budgets[::-1] for budgets in chosen["four tiers"]]
     outcomes = {name: _outcomes(halves, budgets, answered) for name, budgets in chosen.items()}
     compared = compare(outcomes, COSTS)
@@ -113,14 +112,14 @@ def error_curve(samples: Sequence[Sample], answered: Mapping[Key, Outcome]) -> d
     }
 
 
-def choose(curve: Mapping[int, float], tiers: Sequence[int]) -> tuple[int, ...]:
-    """The budget of each group with the lowest CWE on a curve, equal within a tier, ``TOTAL`` in all.
+def choose(curve: Mapping[int, float], tiers: int) -> tuple[int, ...]:
+    """The budget of each group with the lowest CWE on a curve, in at most ``tiers`` tiers, ``TOTAL`` in all.
 
-    >>> choose({budget: 1 - budget / 600 for budget in PAPER_GRID}, (0, 0, 1, 1))
+    >>> choose({budget: 1 - budget / 600 for budget in PAPER_GRID}, 2)
     (576, 576, 32, 32)
     """
-    possible = (tuple(each[tier] for tier in tiers) for each in product(sorted(curve), repeat=max(tiers) + 1))
-    fitting = [budgets for budgets in possible if sum(budgets) == TOTAL]
+    falling = combinations_with_replacement(sorted(curve, reverse=True), len(COSTS))
+    fitting = [budgets for budgets in falling if sum(budgets) == TOTAL and len(set(budgets)) <= tiers]
     return min(fitting, key=lambda each: sum(cost * curve[b] for cost, b in zip(COSTS.values(), each, strict=True)))
 
 

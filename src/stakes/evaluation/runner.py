@@ -211,7 +211,7 @@ def _outcome(
         sample=sample.id,
         document=sample.document,
         tier=sample.tier,
-        mechanism=setting.mechanism,
+        mechanism=setting.requested,
         selector=setting.selector,
         budget=budget,
         native=answer.native_tokens,

@@ -24,6 +24,7 @@ PURPOSES = {
     "hub": "datasets of the Hugging Face hub",
     "ray": "answering on several machines",
     "ocr": "the legibility study",
+    "pdf": "drawing PDFs in requests: stakes serve --pdf render",
 }
 """What users need an extra for."""
 
@@ -224,7 +225,7 @@ def _upstream(
 
 def _other_actuator(actuator: str, family: str) -> str:
     """Advice on which actuators fit the family, if this one does not."""
-    from stakes.gateway.proxy.actuators import supported
+    from stakes.vision.geometry.menus import supported
 
     try:
         good = supported(family)

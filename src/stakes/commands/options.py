@@ -54,6 +54,10 @@ Tries = Annotated[
     int | None,
     _server(help="Attempts per answer, with pauses of 1, 2, 4, … 60 s. Default: 5; 65 retries take about an hour."),
 ]
+Actuator = Annotated[
+    Literal["pixels", "vllm", "lmdeploy", "detail", "gemini"] | None,
+    _server(help="How a budget reaches the server: pixels resizes the image (default); the others set a parameter."),
+]
 Empty = Annotated[
     Literal["error", "answer"] | None,
     _server(help="A finished reply without text is retried and then an error (default), or a wrong answer."),
@@ -80,6 +84,8 @@ class ModelSource:
         options: dict[str, Any] = {} if named.max_tokens is None else {"max_new_tokens": named.max_tokens}
         if named.endpoint is not None:
             options |= {"model": named.name, "family": policy.family}
+        if named.actuator is not None:
+            options |= {"actuator": named.actuator}
         return cls(named.endpoint or named.name, options, stated=False, family=policy.family)
 
     def defaults(self, name: str) -> Mapping[str, Any]:
@@ -121,6 +127,7 @@ def model_source(
     timeout: Timeout = None,
     tries: Tries = None,
     empty: Empty = None,
+    actuator: Actuator = None,
     max_tokens: MaxTokens = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -142,6 +149,7 @@ def model_source(
         "--timeout": ("timeout_s", timeout),
         "--tries": ("tries", tries),
         "--empty": ("empty", empty),
+        "--actuator": ("actuator", actuator),
     }
     given = {option: pair for option, pair in of_server.items() if pair[1] is not None}
     if given and not _is_address(name):
@@ -151,7 +159,7 @@ def model_source(
         raise BadInput(f"{name!r} is an address, whose server chose device and dtype; leave out --device and --dtype")
     local = {key: value for key, value in {**here, "max_new_tokens": max_tokens}.items() if value is not None}
     stated = default.stated or any(
-        option is not None for option in (model, endpoint, endpoint_model, family, max_tokens, device, dtype)
+        option is not None for option in (model, endpoint, endpoint_model, family, actuator, max_tokens, device, dtype)
     )
     return ModelSource(name, {**default.defaults(name), **dict(given.values()), **local}, stated)
 

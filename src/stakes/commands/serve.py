@@ -84,7 +84,7 @@ def serve(
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
 
     def source(own: str | None = None) -> "Policy":
-        rules = read_policy(policy, budget, mean_budget, family or own or FAMILY)
+        rules = read_policy(policy, budget, mean_budget, family or own or FAMILY, typed["actuator"])
         if own not in (None, rules.family):
             raise BadInput(f"these budgets are tokens of {rules.family}, but {typed['upstream']!r} is {own}")
         use_signal(rules, signal, undecided)
@@ -137,12 +137,15 @@ def _upstream(word: str) -> Iterator[tuple[str, str | None, dict[str, int]]]:
         yield f"{address}/v1", model.family, processor_bounds(model)
 
 
-def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
-    """The file's policy, or an uncalibrated one from ``--budget``."""
+def read_policy(
+    path: Path | None, budgets: list[str] | None, mean: int | None, family: str, actuator: Any = None
+) -> "Policy":
+    """The file's policy, or an uncalibrated one from ``--budget``, by the entries of the actuator's menu."""
     from stakes.budgets.policy import Policy
     from stakes.signals import to_dict
     from stakes.signals.named import named_signal
     from stakes.tiers import PAPER_TIERS
+    from stakes.vision.geometry.menus import menu
 
     if (path is None) == (not budgets):
         raise BadInput("give --policy FILE, or budgets of your own such as --budget high=576 --budget low=64")
@@ -168,6 +171,7 @@ def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, 
     record = {
         "schema": 2, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
         "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
+        "menu": menu(actuator or "pixels", family),
         "signal": to_dict(named_signal("requests", {name: plan["cost"] for name, plan in plans.items()})),
     }  # fmt: skip
     return Policy.from_record(record, "--budget")

@@ -39,11 +39,12 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.handler import Monitors, ProxyHandler
 from stakes.gateway.proxy.http_limits import Drain, OpenBodies
-from stakes.gateway.proxy.images import Workers
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
+from stakes.gateway.proxy.usage import PARAMETERS, CapCheck
 from stakes.gateway.reload import Served, policy_warnings
 from stakes.gateway.secret_files import SecretFiles
 from stakes.gateway.settings import Settings
+from stakes.gateway.workers import Workers
 
 if TYPE_CHECKING:
     from stakes.gateway.monitoring.telemetry import Telemetry
@@ -134,7 +135,8 @@ class Gateway:
         shadow = Shadow(settings, served, self.upstream, self.metrics, log, conditions) if settings.shadow else None
         recent = RecentDecisions(settings.keep_images)
         undecided = UndecidedTexts(settings.keep_undecided, settings.keep_undecided_hours)
-        self.monitors = Monitors(self.metrics, log, recent, undecided, telemetry, shadow)
+        caps = CapCheck(PARAMETERS[settings.actuator])
+        self.monitors = Monitors(self.metrics, log, recent, undecided, caps, self._cap_ignored, telemetry, shadow)
         self.decide = DecideEndpoint(settings, served, self.preparer, self.metrics, self.authenticator)
         self.drain, self.secrets = Drain(), SecretFiles(settings, self.authenticator)
         self.proxy = ProxyHandler(
@@ -175,7 +177,7 @@ class Gateway:
             if self.monitors.shadow is not None:
                 await self.monitors.shadow.close()
             await self.upstream.session.close()
-            self.workers.close()
+            self.preparer.close()
             await asyncio.to_thread(self.served.rules.close)
             if self.monitors.telemetry is not None:
                 await asyncio.to_thread(self.monitors.telemetry.close)
@@ -243,6 +245,9 @@ class Gateway:
         self.metrics.probe.set({True: 1, False: 0, None: -1}[result.follows])
         level = {True: logging.INFO, False: logging.ERROR, None: logging.WARNING}[result.follows]
         self.monitors.log.write(result.sentence, level)
+
+    def _cap_ignored(self, sentence: str) -> None:
+        self._probed(ProbeResult(False, sentence))
 
     async def healthz(self, _: Request) -> Response:
         """The process is alive; with drift monitoring also its alarms."""

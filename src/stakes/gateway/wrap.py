@@ -25,18 +25,18 @@ from stakes.gateway.ledger.file import FileLedger
 from stakes.gateway.proxy.actuators import check_servable
 from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.images import Workers
 from stakes.gateway.proxy.scan import Action, route_of
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.gateway.workers import Workers
 
 T = TypeVar("T")
 Client = TypeVar("Client")
 
 _UNUSED = "http://upstream.invalid/v1"  # the client has its own address
 _KNOBS = (
-    "mode", "fail", "actuator", "min_pixels", "max_pixels", "encoding", "remote", "unread", "grounding", "allow_bypass",
-    "burst", "watch_s", "limits",
+    "mode", "fail", "actuator", "min_pixels", "max_pixels", "image_max_tokens", "encoding", "remote", "unread", "pdf",
+    "max_request_tokens", "grounding", "allow_bypass", "burst", "watch_s", "limits",
 )  # fmt: skip
 _RESOURCES = (("chat", "completions"), ("responses",), ("messages",))
 _METHODS = ("create", "parse")

@@ -213,8 +213,7 @@ def unpack(body: bytes, encoding: bytes, most: int) -> bytes:
     if len(out) > most:
         raise too_large(most)
     if len(out) != size or not unzip.eof or unzip.unused_data:
-        message = "the gzip body is cut off, has another size than it states, or other data follows it"
-        raise Refused(400, "bad_gzip", message)
+        raise Refused(400, "bad_gzip", "the gzip body is cut off, misstates its size, or other data follows it")
     return out
 
 

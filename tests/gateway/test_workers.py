@@ -4,6 +4,7 @@ import asyncio
 import gc
 import gzip
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,13 +13,14 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
-from tests.gateway.gateways import ask, encoded, gateway, url_of
+from tests.gateway.gateways import PAGE, ask, encoded, gateway, url_of
 from tests.gateway.upstream import Upstream
 
+from stakes.gateway.proxy import fit, images
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.http_limits import OpenBodies
-from stakes.gateway.proxy.images import Workers
 from stakes.gateway.settings import Limits
+from stakes.gateway.workers import Workers
 
 SMALL, LARGE = 10 << 20, 200 << 20
 
@@ -89,7 +91,7 @@ def test_work_that_has_waited_is_not_overtaken_for_ever(monkeypatch: pytest.Monk
 
     async def scenario() -> None:
         line, clock = Line(workers=1), [0.0]
-        monkeypatch.setattr("stakes.gateway.proxy.images.time", SimpleNamespace(monotonic=lambda: clock[0]))
+        monkeypatch.setattr("stakes.gateway.workers.time", SimpleNamespace(monotonic=lambda: clock[0]))
         jobs = [line.ask("first", 0), line.ask("page", SMALL)]
         await settle()
         clock[0] = 1.0
@@ -210,3 +212,48 @@ def test_a_few_large_bodies_leave_a_quarter_to_small_ones() -> None:
     assert bodies.add(10, 0) == 10
     with pytest.raises(Refused):
         bodies.add(10, 0)
+
+
+def test_saturated_workers_return_503_and_recover(upstream: Upstream, http: httpx.Client) -> None:
+    with gateway(upstream.url, limits=Limits(workers=1, waiting=1)) as front:
+        hold, held = threading.Event(), threading.Event()
+
+        def work() -> None:
+            held.set()
+            hold.wait(10)
+
+        workers: Any = front.app.state.workers
+        workers.inside += 1
+        workers._pool.submit(work)
+        assert held.wait(5)
+        reply = http.post(f"{front.base_url}/chat/completions", json=ask())
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "busy")
+        assert reply.headers["retry-after"] == "1"
+        assert http.post(f"{front.base_url}/chat/completions", json={"messages": []}).status_code == 200
+        hold.set()
+        workers.inside -= 1
+        assert http.post(f"{front.base_url}/chat/completions", json=ask()).status_code == 200
+
+
+def test_image_work_beyond_its_time_limit_is_503(upstream: Upstream, http: httpx.Client) -> None:
+    with gateway(upstream.url, limits=Limits(fit_s=0.001, pixels=30_000_000)) as front:
+        large = url_of(encoded(Image.new("L", (5000, 5000))))
+        reply = http.post(f"{front.base_url}/chat/completions", json=ask("What is the total?", large))
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "fit_timeout")
+
+
+def test_abandoned_work_ends_with_its_current_image(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time limit frees the client at once, and the thread after one image instead of all of them."""
+    fitted = []
+
+    def slow(*given: Any) -> Any:
+        fitted.append(given)
+        time.sleep(0.3)
+        return images.fit_image(*given)
+
+    monkeypatch.setattr(fit, "fit_image", slow)
+    with gateway(upstream.url, limits=Limits(fit_s=0.2)) as front, httpx.Client(timeout=20, trust_env=False) as client:
+        answer = client.post(f"{front.base_url}/chat/completions", json=ask("What is the total?", *[PAGE] * 8))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "fit_timeout")
+        time.sleep(1.0)
+        assert len(fitted) == 1

@@ -98,7 +98,7 @@ clean:
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,telemetry,report,ocr,docs]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,redis,telemetry,report,ocr,docs]'
 	@touch $@
 
 .venv/.docs: .venv/.core

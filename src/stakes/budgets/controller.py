@@ -23,12 +23,11 @@ here is random or reads a clock: the same calls in the same order give the same 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger
+from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger, Traffic
 from stakes.budgets.controller_path import BudgetPath
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 
-MEMORY = 2000  # images: shorter follows chance, longer spends a high-cost phase's budgets on what came before it
 HORIZON = 4000  # images over which savings are drawn down: longer leaves them unspent, shorter forgets late high tiers
 STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
 PRIOR = 200  # images that the calibration's mix counts for
@@ -54,12 +53,12 @@ class Controller:
         self._mean = policy.mean_budget
         self._index = {tier: index for index, tier in enumerate(self._path.tiers)}
         counts = [1 if plan.curve is None else max(plan.curve.counts) for plan in policy.tiers.values()]
-        self._weights = [PRIOR * count / sum(counts) for count in counts]
-        self._seen = [0] * len(counts)  # since the last solution
+        weights = [PRIOR * count / sum(counts) for count in counts]
+        self._traffic = Traffic(allowance.lock, self._path.tiers, weights, float(PRIOR * self._mean))
+        allowance.ledger.follow(self._traffic)
         self._credit = [0.5] * len(counts)  # of a mixed tier: at 1 the next image gets the larger budget
         self._every = 1 + len(self._path.steps) // WALK
         self._outstanding: dict[Grant, int] = {}  # the tokens that its tier gives, whatever the native sizes
-        self._planned = self._taken = float(PRIOR * self._mean)  # these and what was spent, over settled grants
         self._solutions = 0
         self._solve()
 
@@ -91,7 +90,7 @@ class Controller:
             return follower
 
     def grant(self, tier: str, natives: Sequence[int], wanted: int | None = None) -> Grant:
-        """Budgets for a request's images, by the tokens that each takes at full size. It may wait for the ledger.
+        """Budgets for a request's images, by the tokens that each takes at full size.
 
         ``wanted``: the budget of each image, in place of its tier's; the total still holds.
         """
@@ -102,12 +101,15 @@ class Controller:
             raise BadInput(f"a grant is for images of at least one token each, not {list(natives)}")
         self._allowance.rebalance(self._most_excess(natives, self._path.largest[index] if wanted is None else wanted))
         with self._allowance.lock:
-            self._seen[index] += len(natives)
-            if sum(self._seen) >= self._every:
+            self._traffic.see(index, len(natives))
+            if sum(self._traffic.seen) >= self._every:
                 self._solve()
             planned = [self._next(index) if wanted is None else wanted for _ in natives]
             limit = self._mean + max(0, self._allowance.in_hand) // len(natives)
-            paid = [budget if budget <= limit else self._affordable(index, limit) for budget in planned]
+            paid = [
+                budget if min(budget, native) <= limit else self._affordable(index, limit)
+                for budget, native in zip(planned, natives, strict=True)
+            ]
             shared = share(paid, natives)
             budgets = tuple(self._allowance.cut(shared, self._mean))
             whole = share(planned, natives) if paid != planned else shared
@@ -124,9 +126,7 @@ class Controller:
                     "this grant was settled or cancelled before, or is another controller's; settle each once"
                 )
             total = self._allowance.settle(grant.budgets, self._mean, spent)
-            decay = (1 - 1 / MEMORY) ** len(grant.budgets)
-            self._planned = self._planned * decay + self._outstanding.pop(grant)
-            self._taken = self._taken * decay + total
+            self._traffic.settle(len(grant.budgets), self._outstanding.pop(grant), total)
 
     def cancel(self, grant: Grant) -> None:
         """Cancel a grant whose images were never used; one already settled or cancelled stays as it is."""
@@ -137,7 +137,7 @@ class Controller:
     def state(self) -> dict[str, float]:
         """For the metrics: totals since the start, and the budget (on average) and share of each tier."""
         with self._allowance.lock:
-            total, weight = self._allowance, sum(self._weights)
+            total, weights = self._allowance, self._traffic.weights
             return {
                 "images": total.images,
                 "images_outstanding": total.outstanding,
@@ -149,18 +149,14 @@ class Controller:
                 "allowance": total.left,
                 "solutions": self._solutions,
                 **{f"budget_{tier}": self._solution.mean(index) for tier, index in self._index.items()},
-                **{f"mix_{tier}": self._weights[index] / weight for tier, index in self._index.items()},
+                **{f"mix_{tier}": weights[index] / sum(weights) for tier, index in self._index.items()},
             }
 
     def _solve(self) -> None:
         """Compute the budgets for the current mix and allowance."""
-        decay = (1 - 1 / MEMORY) ** sum(self._seen)
-        self._weights = [weight * decay + seen for weight, seen in zip(self._weights, self._seen, strict=True)]
-        self._seen = [0] * len(self._seen)
-        whole, left, most = sum(self._weights), self._allowance.left, STOCK * self._mean
-        mix = [weight / whole for weight in self._weights]
+        mix, left, most = self._traffic.update(), self._allowance.left, STOCK * self._mean
         stock = min(self._allowance.burst, most)
-        even = self._mean * self._planned / max(1.0, self._taken)
+        even = self._mean * self._traffic.planned / max(1.0, self._traffic.taken)
         rate = even + (left - stock) / HORIZON
         if left < stock:
             smallest = sum([part * budget for part, budget in zip(mix, self._path.smallest, strict=True)])

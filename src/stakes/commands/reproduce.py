@@ -10,8 +10,8 @@ import typer
 
 from stakes.commands import legibility
 from stakes.commands import reproduce_options as options
-from stakes.commands.doctor import version
 from stakes.commands.inputs import check_writable, signal_file
+from stakes.commands.installed import version
 from stakes.commands.output import AsJson, print_json, print_measured, print_table, save_record
 from stakes.commands.reproduce_options import PUBLISHED, options_of
 from stakes.errors import BadInput, InfeasibleBudget

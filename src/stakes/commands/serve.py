@@ -70,10 +70,9 @@ def serve(
     Example: stakes serve --policy policy.json --upstream http://127.0.0.1:8000/v1
     """
     try:
-        from stakes.budgets.allowance import MemoryLedger
         from stakes.gateway import app as gateway
         from stakes.gateway import reload, run
-        from stakes.gateway.ledger.file import FileLedger
+        from stakes.gateway.ledger.open import ledger_source
         from stakes.gateway.monitoring import logs
         from stakes.gateway.proxy.http_limits import server_options
     except ImportError as error:
@@ -97,7 +96,7 @@ def serve(
             partial(source, own),
             files,
             lambda rules: gateway.check_policy(rules, settings, conditions),
-            MemoryLedger if settings.ledger is None else partial(FileLedger, settings.ledger),
+            ledger_source(settings.ledger, settings.shared),
             settings.burst,
         )
 

@@ -10,12 +10,65 @@ budgets of nobody else. The total is still the ledger's: over all accounts, the 
 
 from collections.abc import Iterable
 from threading import Lock
+from typing import Protocol
 
-from stakes.budgets.allowance import Ledger
+from stakes.budgets.allowance import Ledger, MemoryLedger, Traffic
 from stakes.budgets.controller import Controller
 from stakes.budgets.policy import Policy
 
 _SUMS = ("images", "images_outstanding", "tokens_granted", "tokens_spent")
+
+
+class PartLedger(Ledger, Protocol):
+    """A ledger with a share of another one's burst, which may be changed."""
+
+    share: float
+
+
+class CommonLedger(Ledger, Protocol):
+    """The ledger of a whole gateway, which may be shared with other processes."""
+
+    @property
+    def processes(self) -> int:
+        """How many processes share it, as far as this one knows."""
+        ...
+
+    def part(self, name: str, share: float) -> PartLedger:
+        """The ledger of an account: it withdraws, net of what it deposits, at most ``share`` of the burst."""
+        ...
+
+    def close(self) -> None:
+        """Return everything, at the end of the process."""
+        ...
+
+    def state(self) -> dict[str, float]:
+        """For the metrics."""
+        ...
+
+    def warnings(self) -> list[str]:
+        """What operators must know now."""
+        ...
+
+
+class LocalLedger(MemoryLedger):
+    """The ledger of a gateway of one process, which ends with it."""
+
+    processes = 1
+
+    def part(self, name: str, share: float) -> "ShareLedger":  # noqa: ARG002 - names matter between processes
+        """A part of this ledger."""
+        return ShareLedger(self, share)
+
+    def close(self) -> None:
+        """It ends with the process."""
+
+    def state(self) -> dict[str, float]:
+        """There is nothing but the controller's."""
+        return {}
+
+    def warnings(self) -> list[str]:
+        """Nothing can fail."""
+        return []
 
 
 class ShareLedger:
@@ -52,14 +105,17 @@ class ShareLedger:
             self._withdrawn -= tokens
             self._common.deposit(tokens)
 
+    def follow(self, traffic: "Traffic") -> None:
+        """There is no other process."""
+
 
 class Accounts:
     """The controllers of keys with shares, by name; made when a key is first used. Used by one thread at a time."""
 
-    def __init__(self, policy: Policy, ledger: Ledger, after: "Accounts | None" = None) -> None:
+    def __init__(self, policy: Policy, ledger: CommonLedger, after: "Accounts | None" = None) -> None:
         self._policy, self.ledger = policy, ledger
         before = {} if after is None else dict(after._made)
-        self._made: dict[str, tuple[Controller, ShareLedger]] = {
+        self._made: dict[str, tuple[Controller, PartLedger]] = {
             name: (Controller.from_policy(policy, after=controller), part)
             for name, (controller, part) in before.items()
         }
@@ -67,7 +123,7 @@ class Accounts:
     def of(self, name: str, share: float) -> Controller:
         """The controller of a key; a changed share holds from now on."""
         if name not in self._made:
-            part = ShareLedger(self.ledger, share)
+            part = self.ledger.part(name, share)
             self._made[name] = Controller.from_policy(self._policy, ledger=lambda _: part), part
         controller, part = self._made[name]
         part.share = share

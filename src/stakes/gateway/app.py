@@ -132,7 +132,9 @@ class Gateway:
             telemetry = Telemetry.of(settings.telemetry, settings.upstream)
         self.settings, self.served = settings, served
         self.metrics, log = Metrics(), Log(settings.log_questions)
-        self.authenticator = Authenticator(settings.client_keys, settings.upstream_key)
+        self.authenticator = Authenticator(
+            settings.client_keys, settings.upstream_key, lambda: served.rules.accounts.ledger.processes
+        )
         self.upstream = Upstream(settings, self.authenticator, self.metrics)
         self.workers = Workers(settings.limits)
         self.preparer = Preparer(settings, served, self.workers, self.metrics, log)

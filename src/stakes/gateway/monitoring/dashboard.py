@@ -102,7 +102,7 @@ def state(metrics: Metrics, rules: Rules, recent: RecentDecisions) -> dict[str, 
             **policy.model_dump(include={"fingerprint", "family", "mean_budget", "floor", "basis"}),
             "origin": policy.origin,
         },
-        "warnings": policy_warnings(policy),
+        "warnings": [*policy_warnings(policy), *rules.accounts.ledger.warnings()],
         "tiers": [
             {
                 "name": name,

@@ -5,8 +5,10 @@ Most options are generated from ``gateway.settings``, where each is declared onc
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,8 +20,13 @@ from stakes.errors import BadInput
 from stakes.gateway.settings import Settings
 
 if TYPE_CHECKING:
+    from socket import socket
+
+    from starlette.applications import Starlette
+
     from stakes.budgets.policy import Policy
     from stakes.calibration.certify.drift import Conditions
+    from stakes.gateway.siblings import Siblings
 
 FAMILY = "qwen2.5-vl"
 
@@ -45,6 +52,10 @@ def serve(
     port: Annotated[
         int, typer.Option(callback=within(0, 65535), help="The port to listen on; 0 for any free port.")
     ] = 8080,
+    processes: Annotated[
+        int,
+        typer.Option(callback=within(1, 64), help="Processes that serve, with one budget. Default ledger: a file."),
+    ] = 1,
     *,
     typed: Mapping[str, Any],
     shadow_outcomes: Annotated[
@@ -70,45 +81,118 @@ def serve(
     Example: stakes serve --policy policy.json --upstream http://127.0.0.1:8000/v1
     """
     try:
-        from stakes.gateway import app as gateway
-        from stakes.gateway import reload, run
-        from stakes.gateway.ledger.open import ledger_source
+        from stakes.gateway import run
         from stakes.gateway.monitoring import logs
         from stakes.gateway.proxy.http_limits import server_options
     except ImportError as error:
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
 
-    def source(own: str | None = None) -> "Policy":
-        rules = read_policy(policy, budget, mean_budget, family or own or FAMILY)
-        if own not in (None, rules.family):
-            raise BadInput(f"these budgets are tokens of {rules.family}, but {typed['upstream']!r} is {own}")
-        use_signal(rules, signal, undecided)
-        return rules
-
-    conditions = drift_limits(shadow_outcomes, shadow_allow)
-    source()  # report a bad policy before a model is loaded
-    with _upstream(typed["upstream"]) as (address, own, bounds):
-        given = {name: value for name, value in typed.items() if value is not None}
+    rules = PolicySource(policy, budget, mean_budget, family, signal, undecided)
+    rules()  # report a bad policy before a model is loaded
+    with _upstream(typed["upstream"]) as (address, own, bounds), ledger_file(processes, typed) as ledger:
+        given = {name: value for name, value in {**typed, **ledger}.items() if value is not None}
         settings = Settings.from_options(address, {**bounds, **given})
         settings.check_host(host)
-        files = tuple(path for path in (policy, signal_file(signal or "")) if path is not None)
+        made = Serving(replace(rules, model=typed["upstream"], own=own), settings, shadow_outcomes, shadow_allow)
+
+        def ready(here: str) -> None:
+            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": settings.notes()}
+            record = {**start, "processes": processes, **describe_policy(made.policy())}
+            print_json(record) if as_json else typer.echo(format_start(record))
+
+        options = server_options(settings.limits, drain)
+        if processes > 1:
+            logs.write_to_stderr()
+            return _serve_many(made, run.bound(host, port), processes, ready, drain)
+        app = made.app()
+        options |= {"drain": app.state.drain, "tls": app.state.tls}
+        logs.write_to_stderr()
+        run.serve(app, host, port, ready, **options)
+        return None
+
+
+@dataclass(frozen=True)
+class PolicySource:
+    """Where the policy of a gateway comes from; called, it reads that. ``own``: the family of the local ``model``."""
+
+    path: Path | None
+    budgets: list[str] | None
+    mean: int | None
+    family: str | None
+    signal: str | None
+    undecided: str | None
+    model: str = ""
+    own: str | None = None
+
+    def __call__(self) -> "Policy":
+        """The policy, with the signal that reads its tiers."""
+        rules = read_policy(self.path, self.budgets, self.mean, self.family or self.own or FAMILY)
+        if self.own not in (None, rules.family):
+            raise BadInput(f"these budgets are tokens of {rules.family}, but {self.model!r} is {self.own}")
+        use_signal(rules, self.signal, self.undecided)
+        return rules
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that are read again when they change."""
+        return tuple(path for path in (self.path, signal_file(self.signal or "")) if path is not None)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """All that a process needs to make the gateway."""
+
+    policy: PolicySource
+    settings: Settings
+    shadow_outcomes: Path | None
+    shadow_allow: list[str] | None
+
+    def app(self, siblings: "Siblings | None" = None) -> "Starlette":
+        """The gateway; ``siblings``: its other processes."""
+        from stakes.gateway import app as gateway
+        from stakes.gateway import reload
+        from stakes.gateway.ledger.open import ledger_source
+
+        settings, conditions = self.settings, drift_limits(self.shadow_outcomes, self.shadow_allow)
         served = reload.Served(
-            partial(source, own),
-            files,
+            self.policy,
+            self.policy.files,
             lambda rules: gateway.check_policy(rules, settings, conditions),
             ledger_source(settings.ledger, settings.shared),
             settings.burst,
         )
+        return gateway.create_app(settings, served, conditions=conditions, siblings=siblings)
 
-        def ready(here: str) -> None:
-            logs.write_to_stderr()
-            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": settings.notes()}
-            record = {**start, **describe_policy(served.rules.policy)}
-            print_json(record) if as_json else typer.echo(format_start(record))
+    def work(self, drain: float, listening: "socket", siblings: "Siblings", ready: Callable[[], None]) -> None:
+        """Serve as one of several processes, until a signal."""
+        from stakes.gateway import run
+        from stakes.gateway.monitoring import logs
+        from stakes.gateway.proxy.http_limits import server_options
 
-        app = gateway.create_app(settings, served, conditions=conditions)
-        state = {"drain": app.state.drain, "tls": app.state.tls}
-        run.serve(app, host, port, ready, **state, **server_options(settings.limits, drain))
+        logs.write_to_stderr()
+        app = self.app(siblings)
+        options = {**server_options(self.settings.limits, drain), "drain": app.state.drain, "tls": app.state.tls}
+        run.serve_on(listening, app, started=ready, **options)
+
+
+def _serve_many(made: Serving, listening: "socket", processes: int, ready: Callable[[str], None], drain: float) -> None:
+    """Serve in several processes on one socket."""
+    from stakes.gateway.run import address
+    from stakes.gateway.supervisor import supervise
+
+    here = address(listening, {"tls": made.settings.tls_cert})
+    with listening, TemporaryDirectory(prefix="stakes-") as folder:
+        supervise(partial(made.work, drain), listening, Path(folder), processes, lambda: ready(here), drain + 10)
+
+
+@contextmanager
+def ledger_file(processes: int, typed: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """A ledger for as long as the gateway runs, where several processes need one and none is named."""
+    if processes == 1 or typed.get("ledger") is not None:
+        yield {}
+        return
+    with TemporaryDirectory(prefix="stakes-ledger-") as folder:
+        yield {"ledger": str(Path(folder) / "ledger.json")}
 
 
 @contextmanager

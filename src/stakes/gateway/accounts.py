@@ -8,15 +8,12 @@ budgets of nobody else. The total is still the ledger's: over all accounts, the 
 ``mean n + burst`` tokens.
 """
 
-from collections.abc import Iterable
 from threading import Lock
 from typing import Protocol
 
 from stakes.budgets.allowance import Ledger, MemoryLedger, Traffic
 from stakes.budgets.controller import Controller
 from stakes.budgets.policy import Policy
-
-_SUMS = ("images", "images_outstanding", "tokens_granted", "tokens_spent")
 
 
 class PartLedger(Ledger, Protocol):
@@ -132,13 +129,3 @@ class Accounts:
     def all(self) -> list[Controller]:
         """Every account."""
         return [controller for controller, _ in list(self._made.values())]
-
-
-def total_state(controller: Controller, accounts: Iterable[Controller]) -> dict[str, float]:
-    """The state of the common controller, with the sums and the mean of all accounts."""
-    state, others = controller.state(), [one.state() for one in accounts]
-    if others:
-        reserved = sum(one["mean"] * one["images"] for one in (state, *others))  # spent and still reserved
-        state |= {name: sum(one[name] for one in (state, *others)) for name in _SUMS}
-        state["mean"] = reserved / state["images"] if state["images"] else 0.0
-    return state

@@ -15,8 +15,9 @@ from stakes.budgets.controller_path import certified_budgets
 from stakes.budgets.digests import edited_parts
 from stakes.budgets.policy import Policy
 from stakes.errors import StakesError
-from stakes.gateway.accounts import Accounts, CommonLedger, LocalLedger, total_state
+from stakes.gateway.accounts import Accounts, CommonLedger, LocalLedger
 from stakes.gateway.monitoring.logs import Log
+from stakes.gateway.monitoring.merge import merge_controllers
 from stakes.gateway.proxy.clients import Client
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.ladder import ladder
@@ -79,9 +80,8 @@ class Rules:
 
     def state(self) -> dict[str, float]:
         """The controller's state, with the images and tokens of all accounts."""
-        others = self.accounts.all()
-        state = total_state(self.controller, others) if others else self.controller.state()
-        return state | self.accounts.ledger.state()
+        states = [controller.state() for controller in (self.controller, *self.accounts.all())]
+        return merge_controllers(states) | self.accounts.ledger.state()
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
     python benchmarks/confidence.py --data DIR --out docs/results/confidence.json     # DIR holds docvqa, chartqa, sroie
 
-Synthetic test pages at three budgets and with all tokens, real pages with all tokens; of SROIE only the first 20
-receipts, which training validates on. An answer is right by the metric ``fields``. AUC: the chance that a right answer
-has a higher value than a wrong one. No text of a page, question or answer is written to the results.
+Synthetic test pages at three budgets and with all tokens, real pages with all tokens. An answer is right by the
+metric ``fields``. AUC: the chance that a right answer has a higher value than a wrong one. No text of a page, question
+or answer is written to the results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stakes.models.embedded import UNSURE_BELOW
 from stakes.models.local import vlm
 
 FAMILIES = ("forms", "charts", "infographics", "signs", "shapes")
-REAL = {"sroie": 80, "docvqa": 240, "chartqa": 200}  # questions of each; four on a receipt
+REAL = {"sroie": 160, "docvqa": 240, "chartqa": 200}  # questions of each; four on a receipt
 BUDGETS = (96, 224, 448, None)
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     CONFIDENCE: lambda logprobs: math.exp(sum(logprobs) / len(logprobs)),

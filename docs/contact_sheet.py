@@ -9,6 +9,7 @@ from stakes.data import synthetic
 CELL = (250, 330)
 SEEDS = {
     "forms": (3, 8, 11, 14, 17, 21),
+    "receipts": (0, 1, 3, 5, 6, 14),
     "infographics": (1, 2, 5),
     "charts": (0, 1, 8),
     "signs": (0, 4),
@@ -18,7 +19,7 @@ SEEDS = {
 
 
 def contact_sheet(columns: int = 6) -> Image.Image:
-    """A few pages of each family, small, side by side; forms take the first row."""
+    """A few pages of each family, small, side by side; forms take the first row, receipts the second."""
     shown = [synthetic.draw(family, seed, "test").image for family, seeds in SEEDS.items() for seed in seeds]
     rows = -(-len(shown) // columns)
     sheet = Image.new("RGB", (columns * CELL[0], rows * CELL[1]), (120, 120, 120))

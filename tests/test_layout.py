@@ -46,13 +46,17 @@ TORCH_FREE_MODULES = [
 # 240 after the refactoring. A signal for real requests takes 8 more, the metric `value` 7, what is undecided and what
 # is trained on labels 2, drift by client 1; adaptive sampling has 1 fewer. Harm limits take 2, uniform, digests and the
 # plan of arms 3, the ledger 3, real receipts 1, and the gateway's scan for images, JSON limits, options, secrets,
-# sites, clients and their accounts 8. The shared ledger takes 6 more, and what is installed 1.
-MOST_FILES = 281
+# sites, clients and their accounts 8. The synthetic receipts, which were part of training, have 10, a client without a
+# proxy 2, the decision as an endpoint 1, and the memory of sizes 1. The shared ledger takes 6 more, what is
+# installed 1, several processes 5.
+MOST_FILES = 300
 MOST_LINES = 300
 MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
-# 23,300 after the refactoring, 12 % below version 0.1. The same additions take 4,850, and the shared ledger 700.
-MOST_LINES_OF_CODE = 28_850
+# 23,300 after the refactoring, 12 % below version 0.1. The same additions take 4,850, receipts 1,550, the Messages
+# API 80, a client without a proxy and the decision as an endpoint 430, stable sizes and a mean of one's own 160, and
+# the shared ledger 700.
+MOST_LINES_OF_CODE = 31_600
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

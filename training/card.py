@@ -28,15 +28,16 @@ COMMAND = "python -m training.evaluate --weights EXPORT --out errors.json"
 def families(errors: dict[str, Any], reader: str = "reader") -> dict[str, Any]:
     """A table for ``docs/fill.py``: error at a few budgets, by tier at full size; of the first reader, the bar."""
     rows, missed, held = [], [], reader == "reader"
+    shown = [b for b in SHOWN[reader] if any(b in by_budget for by_budget in errors.values())]
     for key, by_budget in errors.items():
         family, mechanism = key.split(".")
-        cells = [by_budget[b]["error"] if b in by_budget else None for b in SHOWN[reader]]
+        cells = [by_budget[b]["error"] if b in by_budget else None for b in shown]
         full = by_budget.get("full", {})
-        bar = [BARS[family] if full else None] if held else []
+        bar = [BARS.get(family) if full else None] if held else []
         rows.append([family, mechanism, *cells, full.get("high"), full.get("low"), *bar])
-        if full and full["error"] > BARS[family]:
+        if full and full["error"] > BARS.get(family, 1):
             missed.append(f"{family} {full['error']:.3f} (bar {BARS[family]:g})")
-    budgets = (b if b == "full" else f"{b} tokens" for b in SHOWN[reader])
+    budgets = (b if b == "full" else f"{b} tokens" for b in shown)
     columns = ["family", "by", *budgets, "full: high", "low", *(["bar"] if held else [])]
     finding = f"above the bar at full size: {', '.join(missed)}" if missed else "every family is under its bar"
     return {"name": f"{reader}-families", "columns": columns, "rows": rows, "findings": [finding] if held else []}

@@ -31,11 +31,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from training.batches import Batch, prepare
 from training.examples import FIELD_CLASSES, length
+from training.families import add_typefaces
 from training.forward import Prefix
 from training.heads import Heads, answer_loss, head_loss
 from training.optim import Optimizer
 from training.pool import PLAIN, Pool, Ring
-from training.receipts.look import add_typefaces
 from training.state import Progress, export, load_state, load_travelled, read_progress, save_state
 
 from training import architectures, schedule
@@ -63,7 +63,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--log-every", type=int, default=50)
     p.add_argument("--steps", type=int, default=10**9, help="stop after this many steps of this call")
     p.add_argument("--deleted", type=float, default=0.0, help="share of full-size batches with tokens deleted")
-    p.add_argument("--fonts", type=Path, help="folder of further typefaces for receipts; see receipts/typefaces.md")
+    p.add_argument("--fonts", type=Path, help="folder of further typefaces for receipts; see typefaces.md")
     p.add_argument("--device", default="cuda")
     p.add_argument("--warm-rows", type=int, default=512, help="cards to wait for before the first step")
     return p.parse_args()

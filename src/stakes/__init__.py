@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stakes.calibration.result import Calibration
     from stakes.evaluation.grading import grade
     from stakes.evaluation.statistics import cwe, mcnemar
+    from stakes.gateway.wrap import wrap
     from stakes.signals import Judge, KeywordRule, LearnedSignal, Prompt, Reading, RequestSignal, TaskIdentity
     from stakes.tiers import Tier
     from stakes.vision.geometry import count_tokens
@@ -58,6 +59,7 @@ _HOMES = {
     "fit": "stakes.vision.image.resize",
     "grade": "stakes.evaluation.grading",
     "mcnemar": "stakes.evaluation.statistics",
+    "wrap": "stakes.gateway.wrap",
 }
 
 __all__ = [
@@ -89,6 +91,7 @@ __all__ = [
     "fit",
     "grade",
     "mcnemar",
+    "wrap",
 ]
 
 

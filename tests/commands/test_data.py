@@ -14,6 +14,7 @@ from tests.data.hub.tables import HIGH, LOW, row, write_copy
 
 from stakes import cli
 from stakes.commands import data
+from stakes.data.synthetic import FAMILIES
 from stakes.evaluation import progress
 
 
@@ -119,6 +120,11 @@ def test_what_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> None:
     ):
         done = _stakes("data", *words)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), words
+
+
+def test_the_help_of_draw_names_every_family() -> None:
+    shown = _stakes("data", "draw", "--help").stdout
+    assert all(family in shown for family in FAMILIES)
 
 
 def test_fetch_writes_a_usable_set_and_the_next_set_shares_no_row(tmp_path: Path) -> None:

@@ -126,6 +126,22 @@ def test_published_figures_are_written_to_a_file_of_their_own(
     assert path.read_text("utf-8") == gathered
 
 
+def test_a_family_of_synthetic_pages_replaces_a_data_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "receipts").mkdir()
+    given = reproduce_options.parse_data(["docvqa=receipts", "chartqa=./receipts"])
+    assert given == {"docvqa": "receipts", "chartqa": "hub:chartqa:./receipts"}
+    command = ["reproduce", "within-task", "--data", "docvqa=receipts", "--per-tier", "5", "-o", "made.json"]
+    with pytest.raises(SystemExit) as left:
+        main(command)
+    assert not left.value.code
+    made = json.loads((tmp_path / "made.json").read_text("utf-8"))["tables"]["within-task"]
+    assert "receipts" in made["title"]
+    assert "--data docvqa=receipts" in made["command"]
+
+
 @pytest.mark.parametrize(
     ("table", "command"),
     [

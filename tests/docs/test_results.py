@@ -95,6 +95,18 @@ def test_the_readme_quotes_the_same_numbers(legibility: Any) -> None:
         assert re.search(rf"{abs(found['value']):.3f} {words}\W+{low:.3f}, {high:.3f}\]", readme), name
 
 
+def test_what_the_reader_gains_on_receipts_is_that_of_the_results(fill: ModuleType) -> None:
+    tables, page, readme = fill.read_tables(FILES), prose("results.md"), prose("../README.md")
+    for name, plain in (("receipts-within-task", True), ("receipts-within-task-resolution", False)):
+        rows = {row[1]: dict(zip(tables[name]["columns"], row, strict=True)) for row in tables[name]["rows"][:4]}
+        uniform, cost = rows["uniform"], rows["cost"]
+        assert f"from {uniform['high']:.3f} to {cost['high']:.3f} ({cost['b:c']}, p = {cost['p']})" in page
+        assert cost["CWE gain"] in page
+        wins, losses = cost["b:c"].split(":")
+        lower = f"{cost['CWE gain'][1:6]} lower {cost['CWE gain'][7:]}"
+        assert (f"{lower} | helps: {wins} totals and dates won, {losses} lost" in readme) is plain
+
+
 def test_agreement_with_the_reader_is_that_of_the_results() -> None:
     by_mechanism = json.loads((DOCS / "results" / "legibility-agreement.json").read_text(encoding="utf-8"))[
         "alignments"

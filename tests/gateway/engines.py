@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx
 import openai
 from tests.gateway.gateways import url_of
+from tests.gateway.messages import image_block
 
 from stakes.models.embedded import shipped_folder
 
@@ -140,3 +142,45 @@ async def _at_once(base_url: str, model: str, pages: list[Real]) -> list[Counted
             return Counted("async", int(raw.headers["x-stakes-predicted-tokens"]), _image_tokens(answer.usage), text)
 
         return list(await asyncio.gather(*(one(page) for page in pages)))
+
+
+def message_all(address: str, model: str, pages: list[Real]) -> list[Counted]:
+    """The same with Anthropic's client: a third plain, a third streamed, a third as the result of a tool.
+
+    The server states the whole prompt; ``counted`` is what the image adds to the same message without it, without the
+    markers around it.
+    """
+    with anthropic.Anthropic(base_url=address, api_key="k", max_retries=0, timeout=300) as client:
+        return [_message(client, model, page, ("plain", "streamed", "tool")[i % 3]) for i, page in enumerate(pages)]
+
+
+def _message(client: anthropic.Anthropic, model: str, page: Real, how: str) -> Counted:
+    body = _message_body(model, page, how, with_image=True)
+    if how == "streamed":
+        with client.messages.stream(**body) as stream:
+            message, headers = stream.get_final_message(), stream.response.headers
+    else:
+        raw = client.messages.with_raw_response.create(**body)
+        message, headers = raw.parse(), raw.headers
+    without = _message_body(model, page, how, with_image=False)
+    text = client.messages.count_tokens(model=model, messages=without["messages"]).input_tokens
+    markers = 6 if how == "tool" else 2  # around the image; vLLM makes a turn of its own for the images of a tool
+    used = message.usage
+    prompt = used.input_tokens + (used.cache_read_input_tokens or 0) + (used.cache_creation_input_tokens or 0)
+    answer = "".join(block.text for block in message.content if block.type == "text")
+    return Counted(how, int(headers["x-stakes-predicted-tokens"]), prompt - text - markers, answer)
+
+
+def _message_body(model: str, page: Real, how: str, with_image: bool) -> dict[str, Any]:
+    images = [image_block(page.url)] if with_image else []
+    text = {"type": "text", "text": page.question}
+    turns: list[dict[str, Any]] = [{"role": "user", "content": [*images, text]}]
+    if how == "tool":
+        called = {"type": "tool_use", "id": "t1", "name": "scan", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "done"}, *images]}
+        turns = [
+            {"role": "user", "content": [text]},
+            {"role": "assistant", "content": [called]},
+            {"role": "user", "content": [result]},
+        ]
+    return {"model": model, "messages": turns, "max_tokens": 4}

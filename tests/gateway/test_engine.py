@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.gateway.engines import Counted, ask_all, real_pages, vllm
-from tests.gateway.gateways import Gateway, gateway, policy
+from tests.gateway.engines import Counted, Real, ask_all, message_all, real_pages, vllm
+from tests.gateway.gateways import Gateway, encoded, gateway, policy, url_of
 from tests.gateway.upstream import until
 
 from stakes import models
@@ -17,7 +17,7 @@ from stakes.gateway.local_server.app import create_model_app
 from stakes.gateway.run import running
 from stakes.models import Request
 
-PAGES, SYNTHETIC = 200, 100
+PAGES, SYNTHETIC, MESSAGES = 200, 100, 30
 BUDGETS = {"tiers": {"high": {"cost": 5, "budget": 576}, "low": {"cost": 1, "budget": 160}}, "mean_budget": 576}
 
 
@@ -52,6 +52,21 @@ def test_vllm_counts_what_was_predicted_on_real_pages(engine: str, real_data: Pa
     with gateway(engine, policy(**BUDGETS)) as front:
         found = ask_all(front.base_url, "reader", real_pages(real_data, PAGES))
         check(found, front)
+
+
+def test_vllm_counts_what_was_predicted_with_anthropics_client(engine: str) -> None:
+    asked = [
+        Real(question.text, url_of(encoded(page.image)))
+        for family in ("forms", "charts", "infographics")
+        for page, question in pages.samples(family, "test", MESSAGES // 3, per_page=1)
+    ]
+    with gateway(engine, policy(**BUDGETS)) as front:
+        found = message_all(front.address, "reader", asked)
+        wrong = [(one.how, one.predicted, one.counted) for one in found if one.predicted != one.counted]
+        print(f"{len(found) - len(wrong)} of {len(found)} messages counted as predicted")
+        assert wrong == []
+        assert len({one.predicted for one in found}) > 4  # of both tiers and several shapes
+        assert front.state()["tokens_spent"] == sum(one.predicted for one in found)
 
 
 def test_the_embedded_upstream_counts_what_was_predicted_on_real_pages(

@@ -1,5 +1,6 @@
 """Every option of ``serve`` can come from the environment and a file; misspelled names are reported."""
 
+import sys
 from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
@@ -13,10 +14,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from stakes.cli import app
-from stakes.commands import serve as command
+from stakes.commands import served_policy
+from stakes.commands.serve import serve as serve_command
 
 OPTIONS = {one.name: one for one in get_command(app).commands["serve"].params if one.name != "help"}  # type: ignore[attr-defined]
-KINDS = {name: one.annotation for name, one in signature(command.serve).parameters.items()}
+KINDS = {name: one.annotation for name, one in signature(serve_command).parameters.items()}
 BUDGETS = ["--budget", "high=256", "--budget", "low=64"]
 
 
@@ -32,8 +34,8 @@ def values(monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, Any]:
         got["upstream"] = upstream
         raise SystemExit(0)
 
-    monkeypatch.setattr(command, "read_policy", stop)
-    monkeypatch.setattr(command, "_upstream", keep)
+    monkeypatch.setattr(served_policy, "read_policy", stop)
+    monkeypatch.setattr(sys.modules["stakes.commands.serve"], "_upstream", keep)
     result = CliRunner().invoke(app, ["serve", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return got

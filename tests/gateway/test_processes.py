@@ -70,6 +70,9 @@ def test_the_metrics_of_all_processes_are_one(fleet: Fleet) -> None:
         assert fleet.metric('first_byte_seconds_count{images="yes"}') == 16
         assert fleet.metric("processes ") == COUNT
         assert fleet.metric('controller{name="ledger_processes"}') == COUNT
+    shown = fleet.metric('controller{name="allowance"}')
+    fleet.send(8)
+    assert until(lambda: fleet.metric('controller{name="allowance"}') < shown)  # not what another process showed before
 
 
 def test_the_dashboard_shows_the_decisions_of_all_processes(fleet: Fleet) -> None:
@@ -114,10 +117,7 @@ def test_sigterm_ends_all(fleet: Fleet) -> None:
 
 
 def test_processes_end_with_a_killed_supervisor(upstream: Upstream) -> None:
-    with process("--budget", "high=64", "--budget", "low=32", "--upstream", upstream.url, "--processes", "2") as (
-        one,
-        about,
-    ):
+    with process(*BUDGETS, "--upstream", upstream.url, "--processes", "2") as (one, about):
         workers = Fleet(one, str(about["address"]), Path()).workers()
         assert len(workers) == 2
         os.kill(one.pid, signal.SIGKILL)
@@ -134,21 +134,8 @@ def _runs(pid: int) -> bool:
 
 def test_an_error_of_a_process_is_the_error_of_the_command(upstream: Upstream, tmp_path: Path) -> None:
     (tmp_path / "ledger.json").write_text("{}")
-    options = [
-        "--budget",
-        "high=64",
-        "--budget",
-        "low=32",
-        "--upstream",
-        upstream.url,
-        "--port",
-        "0",
-        "--processes",
-        "2",
-    ]
+    options = [*BUDGETS, "--upstream", upstream.url, "--port", "0", "--processes", "2"]
     command = ["-m", "stakes", "serve", *options, "--ledger", str(tmp_path / "ledger.json")]
-    import sys
-
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert "is not a ledger; name another file, or remove it to begin a new total" in done.stderr

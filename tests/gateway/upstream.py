@@ -1,4 +1,4 @@
-"""An OpenAI-compatible upstream that answers as a test scripts it, on real sockets."""
+"""An upstream that answers as a test scripts it, on real sockets: OpenAI's APIs, and Anthropic's Messages API."""
 
 import base64
 import io
@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from PIL import Image
+from tests.gateway import messages
 
 from stakes import count_tokens
 
@@ -82,8 +83,12 @@ class Wire:
 
 
 def image_sizes(body: Any) -> list[tuple[int, int]]:
-    """Sizes of the images of a chat or responses request, in order."""
+    """Sizes of the images of a chat, responses or messages request, in order."""
     found = []
+
+    def add(data: str) -> None:
+        with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+            found.append(image.size)
 
     def walk(value: Any) -> None:
         if isinstance(value, list):
@@ -93,8 +98,10 @@ def image_sizes(body: Any) -> list[tuple[int, int]]:
             url = value.get("image_url")
             url = url.get("url") if isinstance(url, dict) else url
             if isinstance(url, str) and url.startswith("data:"):
-                with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as image:
-                    found.append(image.size)
+                add(url.partition(",")[2])
+            source = value.get("source")
+            if value.get("type") == "image" and isinstance(source, dict) and source.get("type") == "base64":
+                add(source["data"])
             for key, one in value.items():
                 if key != "image_url":
                     walk(one)
@@ -117,6 +124,8 @@ def honest(seen: Seen, wire: Wire) -> None:
         return wire.reply(b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}')
     if seen.path == "/v1/responses":
         return _respond(seen.json, wire)
+    if seen.path in ("/v1/messages", "/v1/messages/count_tokens"):
+        return messages.answer(seen, wire, usage(seen.json)["prompt_tokens"])
     if seen.path != "/v1/chat/completions":
         return wire.reply(json.dumps({"path": seen.path, "method": seen.method}).encode())
     try:

@@ -236,7 +236,7 @@ def test_pages_become_plain_towards_the_end() -> None:
 
 @pytest.mark.parametrize("family", ["receipts", "documents"])
 def test_workers_draw_families_that_the_package_has_not(family: str) -> None:
-    assert {*WEIGHTS} == {*families.FAMILIES} == {*pages.FAMILIES, "receipts", "documents"}
+    assert {*WEIGHTS} == {*families.FAMILIES} == {*pages.FAMILIES, "documents"}
     assert sum(WEIGHTS.values()) == sum(FIRST.values()) == pytest.approx(1)
     assert {*FIRST} == {*WEIGHTS}
     slots = np.zeros((1, max(Layout(*size).bytes for size in families.SIZES[family])), np.uint8)

@@ -1,18 +1,18 @@
 """What happens to an office document before it is read: copiers, fax machines, hole punches, stamps and scanners.
 
-Only training pages are worn. Print and paper wear as those of receipts do (``training.receipts.wear``), but less, and
-most scans are nearly black and white.
+Only training pages are worn. Print and paper wear as those of receipts do (``stakes.data.synthetic.receipts.wear``),
+but less, and most scans are nearly black and white.
 """
 
 from dataclasses import replace
 
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
 from training.documents.sheet import Sheet
-from training.receipts import wear
-from training.receipts.roll import Warp
 
 from stakes.data.synthetic.canvas import grain
 from stakes.data.synthetic.dice import Dice
+from stakes.data.synthetic.receipts import wear
+from stakes.data.synthetic.receipts.paper import Warp
 
 LEGIBLE = 0.5  # the share of an answer's ink that must be left
 
@@ -32,7 +32,7 @@ def worn(sheet: Sheet) -> Image.Image:
     ground = Image.new("RGB", size, (paper, paper, max(0, paper - dice.choice((0, 0, 0, 12, 25)))))
     image = Image.composite(Image.new("RGB", size, sheet.look.ink), ground, ink)
     if dice.chance(0.35):
-        wear.mark(dice, image, sheet.look.point, [q.box for q in sheet.questions if q.box])
+        wear.add_marks(dice, image, sheet.look.point, [q.box for q in sheet.questions if q.box])
     _scanner(dice, image)
     return _capture(dice, image, sheet.look.point)
 

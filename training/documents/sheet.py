@@ -10,13 +10,12 @@ A piece is a text with the questions that it answers. Pieces that are broken ove
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from training.receipts.look import HANDWRITING, HEAVY, MORE, Size, face
-from training.receipts.roll import Roll
-
 from stakes.data.synthetic.canvas import Color
 from stakes.data.synthetic.dice import Dice, Pool
 from stakes.data.synthetic.page import Question
-from stakes.data.synthetic.typefaces import SMALLEST, Face
+from stakes.data.synthetic.receipts.look import HEAVY
+from stakes.data.synthetic.receipts.paper import InkCanvas, Size
+from stakes.data.synthetic.typefaces import SMALLEST, Face, face
 
 Piece = tuple[str, tuple[Question, ...]]
 
@@ -39,7 +38,7 @@ FACES = {
         ("Go-Regular", "LibreFranklin-Regular", "IBMPlexSansCondensed-Regular", "Cantarell-Regular"),
     ),
 }  # fmt: skip
-# Of the folder of further typefaces (``training.receipts.typefaces.md``), by the start of the name.
+# Of the folder of further typefaces (``training/typefaces.md``), by the start of the name.
 FURTHER = {
     "typewriter": ("courier", "cutive", "special-elite", "FreeMono", "NimbusMono", "Tlwg", "lmmono", "cousine"),
     "printer": ("OCRB", "3270", "vt323", "dotgothic", "unifont", "share-tech-mono", "DejaVuSansMono", "doto"),
@@ -62,7 +61,7 @@ class Look:
 
 
 def _name(dice: Dice, kind: str) -> str:
-    further = [n for n in MORE if n.removeprefix("x-").startswith(FURTHER[kind])] if dice.training else []
+    further = dice.extras.named(FURTHER[kind]) if dice.training else []
     if further and dice.chance(0.5):
         return dice.choice(further)
     return dice.pick(FACES[kind], "font")
@@ -74,7 +73,8 @@ def draw_look(dice: Dice, density: float) -> Look:
     body = _name(dice, kind)
     head = body if dice.chance(0.4) else _name(dice, dice.choice(("serif", "sans")))
     printed = _name(dice, dice.choice(("sans", "sans", "serif")))
-    hand = dice.choice(HANDWRITING) if HANDWRITING and dice.training and dice.chance(0.35) else ""
+    hands = dice.extras.handwriting if dice.training else ()
+    hand = dice.choice(hands) if hands and dice.chance(0.35) else ""
     size = dice.uniform(12.5, 16.5) if kind in ("typewriter", "printer") else dice.uniform(12, 17)
     if dice.training and dice.chance(0.25):
         size = dice.uniform(9.5, 12.5)
@@ -82,8 +82,8 @@ def draw_look(dice: Dice, density: float) -> Look:
     return Look(body, head, printed, hand, max(SMALLEST, size / density), dice.uniform(1.1, 1.45), (dark, dark, dark))
 
 
-class Sheet(Roll):
-    """A roll with margins and a cursor ``y``; ``full`` when the next line would leave the page."""
+class Sheet(InkCanvas):
+    """A canvas with margins and a cursor ``y``; ``full`` when the next line would leave the page."""
 
     def __init__(self, size: Size, dice: Dice, look: Look) -> None:
         super().__init__(size, dice)

@@ -93,7 +93,7 @@ class Traffic:
         self.planned = self.taken = tokens  # over settled grants
         self.seen = [0] * len(tiers)  # not yet in the weights
         self.unsent = [0] * len(tiers)
-        self.unsent_settled = (0, 0, 0)  # images, tokens planned, tokens taken
+        self.unsent_settled: tuple[int, float, int] = (0, 0, 0)  # images, tokens planned, tokens taken
 
     def see(self, tier: int, images: int) -> None:
         """Images of a tier arrived."""
@@ -108,7 +108,7 @@ class Traffic:
         whole = sum(self.weights)
         return [weight / whole for weight in self.weights]
 
-    def settle(self, images: int, planned: int, taken: int) -> None:
+    def settle(self, images: int, planned: float, taken: int) -> None:
         """Images were settled: what their tiers give, whatever the native sizes, and what they took."""
         decay = (1 - 1 / MEMORY) ** images
         self.planned = self.planned * decay + planned

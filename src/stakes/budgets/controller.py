@@ -10,7 +10,7 @@ grants outstanding or not (``Allowance`` has the proof). No image gets less than
 Quality: budgets are the exact optimum (``controller_path``), or those that a certificate covers, for
 
     mix  = shares of the tiers, exponentially forgotten over MEMORY images, starting from calibration's as PRIOR images
-    even = mean / (tokens taken / tokens planned)                small images and rough fits leave tokens over
+    even = mean / (tokens taken / tokens planned)                small images leave tokens over, kept sizes may not
     rate = even + (left - stock) / HORIZON                       with more than the stock left: draw it down slowly
     rate = even - (even - smallest) (stock - left) / STOCK       with less: save, down to the smallest budgets
 
@@ -18,10 +18,16 @@ where ``left`` is the allowance and ``stock = min(burst, STOCK)``. As the rate f
 bring least: the low-cost tiers give way, the most expensive keep theirs. A budget that the allowance cannot pay is cut
 to the largest multiple of STEP that it can. Constants were chosen by simulation: ``benchmarks/controller.py``. Nothing
 here is random or reads a clock: the same calls in the same order give the same grants.
+
+Stability: where the optimum mixes two budgets in a tier, its images get them in turn. A known image has a place of its
+own, from 0 to 1, and gets the larger budget if that is below the larger one's part. One that was granted before keeps
+its size while that lies between what it would get with SLACK of the rate less and more. Where the allowance does not
+pay for that, the cut size stays until it pays RETURN times for a larger one (``benchmarks/stable_sizes.py``).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger, Traffic
 from stakes.budgets.controller_path import BudgetPath
@@ -32,16 +38,41 @@ HORIZON = 4000  # images over which savings are drawn down: longer leaves them u
 STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
 PRIOR = 200  # images that the calibration's mix counts for
 STEP = 16  # tokens: cuts of nearly the same size become the same one
+SLACK = 0.2  # of the rate: less changes sizes with every drift, more keeps sizes that the mix no longer warrants
+RETURN = 8  # times that the allowance must pay for a larger size before a cut ends: less gives it to one image in ten
 WALK = 64  # steps along the path that one image pays for; the path of 4 tiers and 13 budgets has at most 48
+
+
+class GrantedSize(NamedTuple):
+    """What one image was granted: the tier, the budget planned for it, and that after sharing by native size.
+
+    ``cut``: what the allowance paid for where that was less; else 0.
+    """
+
+    tier: str
+    planned: int
+    budget: int
+    cut: int = 0
+
+
+class KnownImage(NamedTuple):
+    """An image that can come again: its place, evenly spread from 0 to 1, and what it was granted before."""
+
+    place: float
+    before: GrantedSize | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Grant:
-    """Budgets for the images of one request, in their order, until it is settled or cancelled."""
+    """Budgets for the images of one request, in their order, until it is settled or cancelled.
+
+    ``sizes``: what each image may ask for again; empty where its budget was not the tier's.
+    """
 
     tier: str
     budgets: tuple[int, ...]
     reason: str
+    sizes: tuple[GrantedSize, ...] = ()
 
 
 class Controller:
@@ -58,8 +89,8 @@ class Controller:
         allowance.ledger.follow(self._traffic)
         self._credit = [0.5] * len(counts)  # of a mixed tier: at 1 the next image gets the larger budget
         self._every = 1 + len(self._path.steps) // WALK
-        self._outstanding: dict[Grant, int] = {}  # the tokens that its tier gives, whatever the native sizes
-        self._solutions = 0
+        self._outstanding: dict[Grant, float] = {}  # the tokens that its tier gives, whatever native or kept sizes
+        self._solutions = self._kept = 0
         self._solve()
 
     @classmethod
@@ -89,33 +120,42 @@ class Controller:
             after._allowance.ledger.burst = burst
             return follower
 
-    def grant(self, tier: str, natives: Sequence[int], wanted: int | None = None) -> Grant:
+    def grant(
+        self, tier: str, natives: Sequence[int], wanted: int | None = None, known: Sequence[KnownImage | None] = ()
+    ) -> Grant:
         """Budgets for a request's images, by the tokens that each takes at full size.
 
-        ``wanted``: the budget of each image, in place of its tier's; the total still holds.
+        ``wanted``: the budget of each image, in place of its tier's. ``known``: one for each image, None for one that
+        never comes again. The total holds whatever is asked for.
         """
         index = self._index.get(tier)
         if index is None:
             raise BadInput(f"this policy has no tier {tier!r}; its tiers are {', '.join(self._path.tiers)}")
         if not natives or min(natives) < 1:
             raise BadInput(f"a grant is for images of at least one token each, not {list(natives)}")
-        self._allowance.rebalance(self._most_excess(natives, self._path.largest[index] if wanted is None else wanted))
+        kept_before = [image.before.budget for image in known if image and image.before]
+        largest = max(self._path.largest[index] if wanted is None else wanted, *kept_before, 0)
+        self._allowance.rebalance(self._most_excess(natives, largest))
         with self._allowance.lock:
             self._traffic.see(index, len(natives))
             if sum(self._traffic.seen) >= self._every:
                 self._solve()
-            planned = [self._next(index) if wanted is None else wanted for _ in natives]
+            wishes = [self._wish(index, image, wanted) for image in known or [None] * len(natives)]
             limit = self._mean + max(0, self._allowance.in_hand) // len(natives)
             paid = [
-                budget if min(budget, native) <= limit else self._affordable(index, limit)
-                for budget, native in zip(planned, natives, strict=True)
+                wish.asked if min(wish.asked, native) <= limit else self._affordable(index, limit)
+                for wish, native in zip(wishes, natives, strict=True)
             ]
-            shared = share(paid, natives)
-            budgets = tuple(self._allowance.cut(shared, self._mean))
-            whole = share(planned, natives) if paid != planned else shared
-            grant = Grant(tier, budgets, _reason(sum(whole), budgets, natives))
+            kept = [wish.kept is not None for wish in wishes]
+            whole = share([wish.planned for wish in wishes], natives, kept)
+            budgets = tuple(self._allowance.cut(share(paid, natives, kept), self._mean))
+            sizes = tuple(wish.size(tier, *two) for wish, *two in zip(wishes, whole, budgets, strict=True))
+            held = sum(wish.kept is not None and wish.kept.planned != wish.drawn for wish in wishes)
+            grant = Grant(tier, budgets, _reason(sum(whole), budgets, natives, held), sizes if wanted is None else ())
             self._allowance.reserve(budgets, self._mean)
-            self._outstanding[grant] = sum(paid)
+            plan, pairs = self._solution.mean(index), zip(wishes, paid, strict=True)  # beyond it, others must save
+            self._outstanding[grant] = sum(plan if one.kept and one.planned == part else part for one, part in pairs)
+            self._kept += held
             return grant
 
     def settle(self, grant: Grant, spent: int | Sequence[int]) -> None:
@@ -141,6 +181,7 @@ class Controller:
             return {
                 "images": total.images,
                 "images_outstanding": total.outstanding,
+                "images_kept": self._kept,
                 "tokens_granted": total.granted,
                 "tokens_spent": total.spent,
                 "mean": (total.spent + total.reserved) / total.images if total.images else 0.0,
@@ -161,8 +202,27 @@ class Controller:
         if left < stock:
             smallest = sum([part * budget for part, budget in zip(mix, self._path.smallest, strict=True)])
             rate = even - (even - smallest) * (stock - left) / most
+        self._mix, self._rate = mix, rate
         self._solution = self._path.solve(mix, rate)
         self._solutions += 1
+
+    def _wish(self, index: int, image: KnownImage | None, wanted: int | None) -> "_Wish":
+        """What one image of a request of this tier should get."""
+        drawn, before = self._draw(index, image) if wanted is None else wanted, image.before if image else None
+        kept = before if image and before and self._stays(image.place, before) else None
+        planned = kept.budget if kept else drawn
+        return _Wish(drawn, kept, planned, self._uncut(before.cut, planned) if before else planned)
+
+    def _stays(self, place: float, size: GrantedSize) -> bool:
+        """Whether an image keeps its size: it would get no less at a somewhat higher rate, and no more at a lower."""
+        index = self._index[size.tier]
+        less, more = (self._path.solve(self._mix, self._rate * (1 + part)) for part in (-SLACK, SLACK))
+        return less.at(index, place) <= size.planned <= more.at(index, place)
+
+    def _uncut(self, cut: int, planned: int) -> int:
+        """What an image asks for: the cut again, if there was one, until the allowance pays RETURN times for more."""
+        rises = cut == 0 or self._allowance.left >= RETURN * (min(planned, 2 * cut) - self._mean)
+        return planned if rises else min(cut, planned)
 
     def close(self) -> None:
         """Return to the ledger what is in hand, at the end of the process."""
@@ -178,11 +238,11 @@ class Controller:
         budget = max(self._path.smallest[index], limit - limit % STEP if limit > STEP else limit)
         return self._path.permitted(index, budget)
 
-    def _next(self, index: int) -> int:
-        """The next image's budget; a mixed tier alternates between its two, as evenly as its part allows."""
+    def _draw(self, index: int, image: KnownImage | None) -> int:
+        """An image's budget by the plan; images that are not known get the two of a mixed tier in turn."""
         solution = self._solution
-        if index != solution.mixed:
-            return solution.budgets[index]
+        if index != solution.mixed or image:
+            return solution.at(index, image.place if image else 1.0)
         self._credit[index] += solution.part
         if self._credit[index] < 1:
             return solution.budgets[index]
@@ -190,28 +250,46 @@ class Controller:
         return solution.upper
 
 
-def share(budgets: Sequence[int], natives: Sequence[int]) -> list[int]:
+class _Wish(NamedTuple):
+    """What one image should get: by the plan's draw, by the size it keeps, the one that counts, and after a cut."""
+
+    drawn: int
+    kept: GrantedSize | None
+    planned: int
+    asked: int
+
+    def size(self, tier: str, whole: int, budget: int) -> GrantedSize:
+        """What it may ask for again, once it was granted ``budget`` of ``whole``."""
+        tier, planned = (self.kept.tier, self.kept.planned) if self.kept else (tier, self.drawn)
+        return GrantedSize(tier, planned, whole, budget if budget < whole else 0)
+
+
+def share(budgets: Sequence[int], natives: Sequence[int], fixed: Sequence[bool] = ()) -> list[int]:
     """Share one request's budgets among its images: none takes more than its native tokens.
 
     What that leaves over goes to the larger images in proportion to the tokens that they lack, and never beyond those.
+    Images whose size is ``fixed`` neither give nor take.
     """
     shares = [min(budget, native) for budget, native in zip(budgets, natives, strict=True)]
-    lacks = [native - part for native, part in zip(natives, shares, strict=True)]
-    lacking = sum(lacks)
-    over = min(sum(budgets) - sum(shares), lacking)
+    free = [i for i in range(len(shares)) if not (fixed and fixed[i])]
+    lacks = {i: natives[i] - shares[i] for i in free}
+    lacking = sum(lacks.values())
+    over = min(sum(budgets[i] - shares[i] for i in free), lacking)
     if not over:
         return shares
     before = 0
-    for i, lack in enumerate(lacks):
+    for i, lack in lacks.items():
         shares[i] += (before + lack) * over // lacking - before * over // lacking
         before += lack
     return shares
 
 
-def _reason(planned: int, budgets: Sequence[int], natives: Sequence[int]) -> str:
-    """Why these budgets, in a few words; empty where they are the tier's own."""
+def _reason(planned: int, budgets: Sequence[int], natives: Sequence[int], held: int) -> str:
+    """Why these budgets, in a few words; empty where they are the tier's own. ``held``: images of an earlier size."""
     if sum(budgets) < planned:
         return f"{planned} tokens cut to {sum(budgets)} by the allowance"
     if sum(budgets) == sum(natives):
         return "native size fits"
+    if held:
+        return "size kept from an earlier request"
     return "budgets shared by native size" if len(budgets) > 1 else ""

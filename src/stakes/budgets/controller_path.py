@@ -104,6 +104,10 @@ class PathPoint(NamedTuple):
         """The mean budget of this tier's images."""
         return self.budgets[tier] + (self.part * (self.upper - self.budgets[tier]) if tier == self.mixed else 0.0)
 
+    def at(self, tier: int, place: float) -> int:
+        """The budget of one image of a tier, by its place from 0 to 1."""
+        return self.upper if tier == self.mixed and place < self.part else self.budgets[tier]
+
 
 @dataclass(frozen=True)
 class BudgetPath:

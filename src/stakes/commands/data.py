@@ -95,7 +95,7 @@ def fetch(
 
 @app.command()
 def draw(
-    family: Annotated[str, typer.Argument(help="forms, charts, infographics, signs, shapes or swatches.")],
+    family: Annotated[str, typer.Argument(help="forms, charts, infographics, signs, shapes, swatches or receipts.")],
     out: Out,
     per_tier: Annotated[int, typer.Option(help="Questions of each tier.", min=1)] = 60,
     split: Annotated[str, typer.Option(help="train, calibration or test, which share no page.")] = "test",
@@ -104,7 +104,7 @@ def draw(
 ) -> None:
     """Write synthetic pages as samples; swatches are the solid colors of the cross-task diagnostic.
 
-    Example: stakes data draw swatches --out colors --per-tier 60
+    Example: stakes data draw receipts --out pages --per-tier 20
     """
     from stakes.data.export import export, page_samples
 

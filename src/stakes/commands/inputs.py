@@ -22,7 +22,7 @@ Costs = Annotated[
     list[str] | None, typer.Option(help="Cost of a mistake, as tier=cost; once per tier. Default: high=5, low=1.")
 ]
 Pages = Annotated[
-    str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, charts, infographics, …")
+    str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, receipts, charts, infographics, …")
 ]
 PerTier = Annotated[int, typer.Option(help="With --pages: questions of each tier.")]
 Log = Annotated[

@@ -126,7 +126,7 @@ def plan(
     if floor is None and policy is not None and policy.floor > 1:
         floor = policy.floor
     if total is None:
-        _check_mean(fitted, counts, mean_budget, floor)
+        check_mean(fitted, counts, mean_budget, floor)
     named = tier_numbers("--pair", pair, int) if pair else None
     labelled = policy is not None and not count and all(plan.questions for plan in policy.tiers.values())
     questions = {tier: plan.questions or {} for tier, plan in policy.tiers.items()} if policy and labelled else counts
@@ -151,7 +151,7 @@ def plan(
         print_policy_differs(policy)
 
 
-def _check_mean(curves: "Mapping[str, Curve]", counts: Mapping[str, int], mean_budget: int, floor: int | None) -> None:
+def check_mean(curves: "Mapping[str, Curve]", counts: Mapping[str, int], mean_budget: int, floor: int | None) -> None:
     """Refuse a mean budget below the smallest possible one, and name that; ``make_plan`` would name a total."""
     permitted = {tier: [b for b in curve.budgets if b >= (floor or 1)] for tier, curve in curves.items()}
     if not counts or min(counts.values()) < 1 or set(counts) != set(curves) or not all(permitted.values()):

@@ -37,7 +37,7 @@ def reproduce(
         list[str] | None,
         typer.Option(
             help="Real questions: docvqa (hub), docvqa=FOLDER (parquet copy), docvqa=FILE; sroie=FOLDER or sroie=FILE: "
-            "receipts in place of docvqa."
+            "receipts in place of docvqa. Or other synthetic pages: docvqa=receipts."
         ),
     ] = None,
     per_tier: Annotated[int | None, typer.Option(help=f"Questions of each tier. Default: {FULL}.")] = None,
@@ -181,6 +181,8 @@ def _read_results(path: Path) -> dict[str, Any]:
 
 def format_command(table: str, model: str, data: list[str], study: "Study", signal: str, judge: str | None) -> str:
     """The command that makes a table again, without paths of this machine."""
+    from stakes.data.synthetic import FAMILIES
+
     used = options_of(table)
     parts = [f"stakes reproduce {table}"]
     parts += [f"--per-tier {study.per_tier}"] if "--per-tier" in used else []
@@ -188,7 +190,7 @@ def format_command(table: str, model: str, data: list[str], study: "Study", sign
     parts += [f"--signal {signal}"] if signal != "tier" else []
     parts += [f"--model {Path(model).name if Path(model).exists() else model}"] if model != "embedded" else []
     parts += [f"--selector {selector}" for selector in study.selectors]
-    parts += [f"--data {word.partition('=')[0]}" for word in data]
+    parts += [f"--data {word if word.partition('=')[2] in FAMILIES else word.partition('=')[0]}" for word in data]
     if judge is not None and study.judge is not None:
         served = f"http://HOST/v1 --judge-model {study.judge.name}"
         parts += [f"--judge {Path(judge).name if study.judge.offline else served}"]

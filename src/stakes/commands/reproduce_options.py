@@ -54,10 +54,12 @@ def check_options(table: str, given: Sequence[str], data: Sequence[str]) -> None
 
 
 def parse_data(words: Sequence[str]) -> dict[str, str]:
-    """The sources of the paper's data sets: a samples file, or a set of the hub, perhaps from a local copy.
+    """The sources of the paper's data sets: a samples file, a family of synthetic pages, or a set of the hub.
 
-    Receipts (``sroie``) replace docvqa.
+    The hub's may come from a local copy; a folder with the name of a family is written ``./receipts``. Real receipts
+    (``sroie``) replace docvqa.
     """
+    from stakes.data.synthetic import FAMILIES
     from stakes.experiments.study import OFFLINE, RECEIPTS
 
     sources: dict[str, str] = {}
@@ -75,7 +77,8 @@ def parse_data(words: Sequence[str]) -> dict[str, str]:
                 raise BadInput(f"--data {word}: no {file} is there; give --data {RECEIPTS}=FOLDER with questions.jsonl")
             sources |= {"docvqa": RECEIPTS, RECEIPTS: str(file)}
             continue
-        sources[name] = path if Path(path).is_file() else f"hub:{name}:{path}".rstrip(":")
+        local = Path(path).is_file() or path in FAMILIES
+        sources[name] = path if local else f"hub:{name}:{path}".rstrip(":")
     return sources
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided, signal_file, tier_numbers, use_signal
+from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided
 from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.commands.serve_options import read_settings, with_settings, within
+from stakes.commands.served_policy import FAMILY, PolicySource, drift_limits
 from stakes.errors import BadInput
 from stakes.gateway.settings import Settings
 
@@ -25,10 +26,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from stakes.budgets.policy import Policy
-    from stakes.calibration.certify.drift import Conditions
     from stakes.gateway.siblings import Siblings
-
-FAMILY = "qwen2.5-vl"
 
 
 @with_settings
@@ -40,7 +38,11 @@ def serve(
     ] = None,
     mean_budget: Annotated[
         int | None,
-        typer.Option(callback=within(1), help="With --budget: the mean to keep. Default: the largest budget."),
+        typer.Option(
+            callback=within(1),
+            help="The mean to keep. Default: the policy's, or the largest --budget. Another mean than the policy's "
+            "chooses its budgets again, on its curves.",
+        ),
     ] = None,
     family: Annotated[
         str | None,
@@ -96,7 +98,11 @@ def serve(
         made = Serving(replace(rules, model=typed["upstream"], own=own), settings, shadow_outcomes, shadow_allow)
 
         def ready(here: str) -> None:
-            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": settings.notes()}
+            logs.write_to_stderr()
+            notes = settings.notes()
+            if policy is not None and mean_budget is not None:
+                notes.append(f"keeps a mean of {mean_budget} tokens (--mean-budget) in place of the policy file's")
+            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": notes}
             record = {**start, "processes": processes, **describe_policy(made.policy())}
             print_json(record) if as_json else typer.echo(format_start(record))
 
@@ -106,36 +112,8 @@ def serve(
             return _serve_many(made, run.bound(host, port), processes, ready, drain)
         app = made.app()
         options |= {"drain": app.state.drain, "tls": app.state.tls}
-        logs.write_to_stderr()
         run.serve(app, host, port, ready, **options)
         return None
-
-
-@dataclass(frozen=True)
-class PolicySource:
-    """Where the policy of a gateway comes from; called, it reads that. ``own``: the family of the local ``model``."""
-
-    path: Path | None
-    budgets: list[str] | None
-    mean: int | None
-    family: str | None
-    signal: str | None
-    undecided: str | None
-    model: str = ""
-    own: str | None = None
-
-    def __call__(self) -> "Policy":
-        """The policy, with the signal that reads its tiers."""
-        rules = read_policy(self.path, self.budgets, self.mean, self.family or self.own or FAMILY)
-        if self.own not in (None, rules.family):
-            raise BadInput(f"these budgets are tokens of {rules.family}, but {self.model!r} is {self.own}")
-        use_signal(rules, self.signal, self.undecided)
-        return rules
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files that are read again when they change."""
-        return tuple(path for path in (self.path, signal_file(self.signal or "")) if path is not None)
 
 
 @dataclass(frozen=True)
@@ -213,43 +191,6 @@ def _upstream(word: str) -> Iterator[tuple[str, str | None, dict[str, int]]]:
         yield f"{address}/v1", model.family, processor_bounds(model)
 
 
-def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
-    """The file's policy, or an uncalibrated one from ``--budget``."""
-    from stakes.budgets.policy import Policy
-    from stakes.signals import to_dict
-    from stakes.signals.named import named_signal
-    from stakes.tiers import PAPER_TIERS
-
-    if (path is None) == (not budgets):
-        raise BadInput("give --policy FILE, or budgets of your own such as --budget high=576 --budget low=64")
-    if path is not None:
-        if mean is not None:
-            raise BadInput("the mean budget comes from the policy; --mean-budget is for --budget")
-        return Policy.load(path)
-    chosen = tier_numbers("--budget", budgets or [], int)
-    for tier, tokens in chosen.items():
-        if tokens < 1:
-            raise BadInput(f"--budget {tier}={tokens} is no budget; give at least 1 token, as high=576")
-    if len(chosen) < 2:
-        (tier, tokens), other = *chosen.items(), "low" if "high" in chosen else "high"
-        suggested = max(1, tokens // 6) if other == "low" else 6 * tokens
-        raise BadInput(
-            f"requests are of two or more tiers; give one beside {tier} a budget: --budget {other}={suggested}"
-        )
-    costs = {tier.name: tier.cost for tier in PAPER_TIERS}
-    # Costs only order the tiers here: the paper's for its own tiers, else the tier with more tokens costs more.
-    plans = {
-        name: {"cost": costs[name] if set(chosen) <= set(costs) else float(tokens), "budget": tokens}
-        for name, tokens in chosen.items()
-    }
-    record = {
-        "schema": 2, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
-        "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
-        "signal": to_dict(named_signal("requests", {name: plan["cost"] for name, plan in plans.items()})),
-    }  # fmt: skip
-    return Policy.from_record(record, "--budget")
-
-
 def describe_policy(rules: "Policy") -> dict[str, Any]:
     """What is served, as JSON."""
     from stakes.budgets.controller import Controller
@@ -272,27 +213,3 @@ def format_start(record: Mapping[str, Any]) -> str:
     if record["begins_with"] != record["budgets"]:  # the optimum may mix two budgets in a tier
         line += f"\nat first, images get on average: {format_by_tier(record['begins_with'])}"
     return "\n".join([line, *record.get("notes", ()), *(f"warning: {sentence}" for sentence in record["warnings"])])
-
-
-def drift_limits(outcomes: Path | None, allowed: list[str] | None) -> "Callable[[Policy], Conditions]":
-    """The limits of drift monitoring: ``--shadow-allow``, else the calibration's outcomes, else the policy's own."""
-    from stakes.calibration.certify.drift import Conditions
-    from stakes.evaluation.outcome_log import read_outcomes
-
-    if outcomes is not None and allowed:
-        raise BadInput("give --shadow-outcomes or --shadow-allow, not both")
-    if allowed:
-        chosen = Conditions(tier_numbers("--shadow-allow", allowed, float))
-        return lambda _: chosen
-    if outcomes is None:
-        return Conditions.of_policy
-    answers = read_outcomes(outcomes)
-
-    def measured(policy: "Policy") -> "Conditions":
-        if policy.per_request is not None:  # its budgets are per request, and a log's are per tier
-            raise BadInput(
-                "a policy with per-request costs carries its own limits; leave --shadow-outcomes out or calibrate again"
-            )
-        return Conditions.of(answers, policy.budgets)
-
-    return measured

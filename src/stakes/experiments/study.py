@@ -32,7 +32,7 @@ from stakes.evaluation.runner import Assignments, Key, RunOptions, run
 from stakes.evaluation.samples import digest, draw_samples, prepare_samples
 from stakes.models.base import VLM, Mechanism
 from stakes.models.identity import family_of
-from stakes.signals import Judge, KeywordRule, Signal
+from stakes.signals import Judge, Signal
 from stakes.vision.geometry import count_tokens
 from stakes.vision.image.decode import Picture
 from stakes.vision.image.resize import resample
@@ -48,6 +48,7 @@ OFFLINE = {
 """The paper's data sets, and the synthetic families that replace them offline."""
 RECEIPTS, RECEIPTS_METRIC = "sroie", "fields"
 LEAST_TOKENS = 640  # of a page, as in the paper
+FLOOR = 32  # the smallest measured budget of the paper; its content arm gives no image less
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,7 @@ class Study:
         path = fetched or Path(self.data.get(source, source))
         if not path.is_file():
             raise BadInput(f"no data is called {source!r}; give one of {', '.join(pages.FAMILIES)}, or a samples file")
-        signal = self.signal if source == RECEIPTS else self.signal or KeywordRule()
-        samples = first_of_each_tier(prepare_samples(read_samples(path), path.parent, signal), count)
+        samples = first_of_each_tier(prepare_samples(read_samples(path), path.parent, self.signal), count)
         return [enlarged(sample, family_of(self.model)) for sample in samples] if source == RECEIPTS else samples
 
     def _fetched(self, source: str, count: int) -> Path:
@@ -153,7 +153,7 @@ class Study:
         """The arms at the total of ``budgets``, answered and compared."""
         setting = setting or Setting(self.mechanism, None, self.metric)
         tiers = [sample.tier for sample in samples]
-        policy = fixed_policy(family_of(self.model), setting.mechanism, budgets, costs, tiers)
+        policy = fixed_policy(family_of(self.model), setting.mechanism, budgets, costs, tiers, floor=FLOOR)
         plan = plan_arms(samples, policy, self.model, setting, names)
         outcomes = self.answer_arms(source, samples, plan.budgets, setting)
         return Arms(compare(outcomes, costs), plan, outcomes, plan.check_realised(outcomes))
@@ -191,7 +191,13 @@ def enlarged(sample: Sample, family: str) -> Sample:
 
 
 def fixed_policy(
-    family: str, mechanism: str, budgets: Mapping[str, int], costs: Mapping[str, float], tiers: Sequence[str]
+    family: str,
+    mechanism: str,
+    budgets: Mapping[str, int],
+    costs: Mapping[str, float],
+    tiers: Sequence[str],
+    *,
+    floor: int = 1,
 ) -> Policy:
     """Budgets specified beforehand, as a policy without curves."""
     mean = sum(budgets[tier] for tier in tiers) // len(tiers)
@@ -199,6 +205,7 @@ def fixed_policy(
         family=family,
         mechanism="deletion" if mechanism == "deletion" else "resolution",
         mean_budget=mean,
+        floor=floor,
         tiers={tier: TierPlan(cost=costs[tier], budget=budgets[tier]) for tier in budgets},
         fingerprint="specified beforehand",
     )

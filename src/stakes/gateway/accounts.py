@@ -8,12 +8,19 @@ budgets of nobody else. The total is still the ledger's: over all accounts, the 
 ``mean n + burst`` tokens.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Protocol
 
 from stakes.budgets.allowance import Ledger, MemoryLedger, Traffic
 from stakes.budgets.controller import Controller
 from stakes.budgets.policy import Policy
+
+ADDED_STATES = {
+    "images", "images_outstanding", "images_kept", "tokens_granted", "tokens_spent", "solutions", "ledger_held",
+    "ledger_waiting", "ledger_exchanges", "ledger_overdrawn", "ledger_lost",
+}  # fmt: skip
+TOTALS = ("images", "tokens_granted", "tokens_spent")  # of a process that has ended
 
 
 class PartLedger(Ledger, Protocol):
@@ -129,3 +136,21 @@ class Accounts:
     def all(self) -> list[Controller]:
         """Every account."""
         return [controller for controller, _ in list(self._made.values())]
+
+
+def merge_controllers(
+    states: Sequence[Mapping[str, float]], ended: Iterable[Mapping[str, float]] = ()
+) -> dict[str, float]:
+    """One state of the controllers: sums of what they counted, the first one's view of everything else."""
+    merged = dict(states[0])
+    for name in ADDED_STATES & set(merged):
+        merged[name] = sum(state.get(name, 0) for state in states)
+    if "ledger_reachable" in merged:
+        merged["ledger_reachable"] = min(state["ledger_reachable"] for state in states)
+    spent = sum(state["mean"] * state["images"] for state in states)  # and still reserved
+    for state in ended:
+        spent += state["tokens_spent"]
+        for name in TOTALS:
+            merged[name] += state[name]
+    merged["mean"] = spent / merged["images"] if merged["images"] else 0.0
+    return merged

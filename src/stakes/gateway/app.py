@@ -18,7 +18,8 @@ from starlette.routing import Route
 
 from stakes.budgets.policy import Policy
 from stakes.calibration.certify.drift import ALPHA, Conditions
-from stakes.errors import BadInput, StakesError
+from stakes.errors import StakesError
+from stakes.gateway.decision import DecideEndpoint
 from stakes.gateway.endpoints import Endpoints
 from stakes.gateway.monitoring import dashboard
 from stakes.gateway.monitoring.logs import Log
@@ -27,7 +28,8 @@ from stakes.gateway.monitoring.probe import ProbeResult, probe, probe_until_know
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.shadow import Shadow, drift_conditions
 from stakes.gateway.monitoring.undecided import UndecidedTexts
-from stakes.gateway.proxy import actuators, sites
+from stakes.gateway.proxy import sites
+from stakes.gateway.proxy.actuators import check_servable
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
@@ -39,7 +41,6 @@ from stakes.gateway.reload import Served, policy_warnings
 from stakes.gateway.secret_files import SecretFiles
 from stakes.gateway.settings import Settings
 from stakes.gateway.siblings import Siblings
-from stakes.vision.geometry import count_tokens
 
 if TYPE_CHECKING:
     from stakes.gateway.monitoring.telemetry import Telemetry
@@ -50,14 +51,7 @@ _FRESH_S, _READY_S = 3.0, 3.0
 
 def check_policy(policy: Policy, settings: Settings, conditions: ConditionsSource = Conditions.of_policy) -> None:
     """Refuse a policy that this gateway cannot serve, or whose drift it cannot monitor where that is asked for."""
-    if policy.mechanism != "resolution":
-        raise BadInput(
-            f"this policy is for {policy.mechanism}, which works inside a model; a gateway needs one calibrated with "
-            "--mechanism resolution"
-        )
-    actuators.check(settings.actuator, policy.family)
-    count_tokens(policy.family, 1000, 1000, **settings.bounds)  # a family without such bounds is refused here
-    policy.decide("")  # a policy that reads its tiers from a judge has no judge here
+    check_servable(policy, settings)
     if settings.shadow:
         drift_conditions(policy, conditions)
 
@@ -83,6 +77,7 @@ def create_app(
             Route("/readyz", endpoints.readyz),
             Route("/metrics", endpoints.metrics),
             Route("/openapi.json", endpoints.openapi),
+            *gateway.decide.routes(),
             *dashboard.routes(gateway.authenticator, dashboard.DashboardSource(endpoints.state, endpoints.image)),
             Route("/{path:path}", gateway.proxy),
         ],
@@ -152,6 +147,7 @@ class Gateway:
         recent = RecentDecisions(settings.keep_images, first, step)
         undecided = UndecidedTexts(settings.keep_undecided, settings.keep_undecided_hours)
         self.monitors = Monitors(self.metrics, log, recent, undecided, telemetry, shadow)
+        self.decide = DecideEndpoint(settings, served, self.preparer, self.metrics, self.authenticator)
         self.drain, self.secrets = Drain(), SecretFiles(settings, self.authenticator)
         self.proxy = ProxyHandler(
             settings, self.authenticator, self.preparer, self.upstream, self.monitors, self.drain,

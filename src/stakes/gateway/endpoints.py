@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from stakes.gateway.accounts import merge_controllers
 from stakes.gateway.monitoring import dashboard, merge
-from stakes.gateway.monitoring.recent import DECISIONS
+from stakes.gateway.monitoring.recent import DECISIONS, Side
 
 if TYPE_CHECKING:
     from stakes.gateway.app import Gateway
@@ -52,7 +53,7 @@ class Endpoints:
             self._measure()
             return Response(gateway.metrics.render(gateway.served.rules.state()), media_type=_TEXT)
         reports, ended = await self._reports()
-        gateway.metrics.set_controller(merge.merge_controllers(*self._controllers(reports, ended)))
+        gateway.metrics.set_controller(merge_controllers(*self._controllers(reports, ended)))
         reports[0]["families"] = merge.families_of(gateway.metrics.registry)
         return Response(merge.render(merge.merge_families(_families(reports, ended))), media_type=_TEXT)
 
@@ -68,7 +69,7 @@ class Endpoints:
         settings, probed, monitors = gateway.settings, gateway.probe_result, gateway.monitors
         reports, ended = await self._reports()
         counts = merge.counts_of(merge.merge_families(_families(reports, ended)))
-        controller = merge.merge_controllers(*self._controllers(reports, ended))
+        controller = merge_controllers(*self._controllers(reports, ended))
         decisions = sorted((one for report in reports for one in report["decisions"]), key=lambda one: -one["time"])
         texts = [text for report in reports for text in report["texts"]]
         return {
@@ -86,7 +87,7 @@ class Endpoints:
             "undecided": dashboard.undecided_state(counts, monitors.undecided, texts),
         }
 
-    async def image(self, decision: int, index: int, side: str) -> tuple[str, bytes] | None:
+    async def image(self, decision: int, index: int, side: Side) -> tuple[str, bytes] | None:
         """An image of a decision, from the process that has it."""
         siblings, recent = self._siblings, self._gateway.monitors.recent
         if siblings is None or decision % siblings.count == siblings.index:
@@ -115,7 +116,7 @@ class Endpoints:
         gateway, monitors = self._gateway, self._gateway.monitors
         self._measure()
         report: dict[str, Any] = {
-            "pid": os.getpid(), "families": merge.families_of(gateway.metrics.registry),
+            "pid": os.getpid(), "families": merge.without_controller(merge.families_of(gateway.metrics.registry)),
             "controller": gateway.served.rules.state(),
         }  # fmt: skip
         if self._siblings is not None:

@@ -16,6 +16,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ class Stakes(CustomLogger):  # type: ignore[misc]
                 self._preparer.pass_or_raise(unknown)
             said = {key: data[key] for key in (*SAYS, *ENGINE_PARAMETERS) if data.get(key)}
             body = await self._workers.run(dump, {turns: data[turns], "metadata": metadata, **said})
-            plan = await self._preparer.prepare(api, body, ClientHints.from_headers(given))
+            sender = str(getattr(user_api_key_dict, "api_key", None) or "")  # LiteLLM gives a digest of the key
+            plan = await self._preparer.prepare(api, body, replace(ClientHints.from_headers(given), sender=sender))
         except Refused as refusal:
             self.metrics.rejects.labels(refusal.code).inc()
             raise HTTPException(refusal.status, detail=refusal.message) from None
@@ -127,7 +129,7 @@ class Stakes(CustomLogger):  # type: ignore[misc]
 
     def _check_other(self, body: Any) -> None:
         """Refuse a call of another kind that may hold an image, or count it."""
-        count = len(find_images(body, None).unread) if isinstance(body, dict) else 0
+        count = len(find_images(body, "other").unread) if isinstance(body, dict) else 0
         if not count:
             return
         if self.settings.mode == "enforce" and self.settings.unread == "refuse":

@@ -6,8 +6,8 @@
 A field that carries an ``Option`` is an option of ``stakes serve``; its description is the help text.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -47,6 +47,23 @@ class Section(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise BadInput(_sentence(error)) from None
+
+    @classmethod
+    def options(cls) -> Iterator[Option]:
+        """Every field that is an option of ``stakes serve``, in order and with all of its fields."""
+        for field, info in cls.model_fields.items():
+            extra: Any = info.json_schema_extra or {}
+            option = extra.get("option")
+            if option is not None:
+                yield replace(
+                    option,
+                    name=option.name or field,
+                    kind=option.kind or info.annotation,
+                    default=info.default if option.default is ... else option.default,
+                    help=option.help or info.description or "",
+                    field=field,
+                    section=cls,
+                )
 
 
 def _sentence(error: ValidationError) -> str:

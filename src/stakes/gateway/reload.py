@@ -15,10 +15,10 @@ from stakes.budgets.controller_path import certified_budgets
 from stakes.budgets.digests import edited_parts
 from stakes.budgets.policy import Policy
 from stakes.errors import StakesError
-from stakes.gateway.accounts import Accounts, CommonLedger, LocalLedger
+from stakes.gateway.accounts import Accounts, CommonLedger, LocalLedger, merge_controllers
 from stakes.gateway.monitoring.logs import Log
-from stakes.gateway.monitoring.merge import merge_controllers
 from stakes.gateway.proxy.clients import Client
+from stakes.gateway.sizes import SizeMemory
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.ladder import ladder
 from stakes.vision.geometry.tiles import AnyRes
@@ -42,11 +42,12 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Rules:
-    """A policy and the controller that keeps its total; a request uses the pair that it began with."""
+    """A policy, the controller that keeps its total and the sizes it granted; a request uses those it began with."""
 
     policy: Policy
     controller: Controller
     accounts: Accounts
+    sizes: SizeMemory = field(default_factory=SizeMemory)
 
     @classmethod
     def of(

@@ -52,16 +52,16 @@ def serve(app: Any, host: str, port: int, ready: Callable[[str], None] | None = 
     ``started``: called when it serves.
     """
     with bound(host, port) as listening:
-        if ready is not None:
-            ready(address(listening, options))
-        serve_on(listening, app, **options)
+        serve_on(listening, app, ready, **options)
 
 
-def serve_on(listening: socket.socket, app: Any, **options: Any) -> None:
-    """The app in this thread on a socket that listens already; ``options`` as for ``serve``."""
+def serve_on(listening: socket.socket, app: Any, ready: Callable[[str], None] | None = None, **options: Any) -> None:
+    """The app in this thread on a socket that listens already; ``ready`` and ``options`` as for ``serve``."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()  # a full collection that walks modules and vocabularies, too, stops the event loop for 40 ms
+    if ready is not None:
+        ready(address(listening, options))
     _server(app, options).run([listening])
 
 

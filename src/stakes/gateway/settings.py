@@ -5,7 +5,6 @@ Settings(upstream="http://127.0.0.1:8000/v1", mode="observe", limits=Limits(imag
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -24,6 +23,7 @@ Encoding = Literal["png", "jpeg"]
 Remote = Literal["pass", "refuse"]
 Unread = Literal["refuse", "pass"]
 Grounding = Literal["budget", "pass", "refuse"]
+UpstreamAuth = Literal["bearer", "x-api-key", "api-key"]
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -124,6 +124,11 @@ class Settings(Section):
     upstream_key: str | None = setting(None, "The key that the gateway sends to the upstream.", repr=False)
     upstream_key_file: Path | None = setting(
         None, "The file of the key that the gateway sends to the upstream.", Option()
+    )
+    upstream_auth: UpstreamAuth = setting(
+        "bearer",
+        "The header of that key: bearer (Authorization), x-api-key or api-key (Azure).",
+        Option(kind=str),
     )
     tls_cert: Path | None = setting(None, "A certificate chain in PEM, to serve https; with --tls-key.", Option())
     tls_key: Path | None = setting(None, "The certificate's key in PEM.", Option())
@@ -284,16 +289,4 @@ def declared_options() -> Iterator[Option]:
     """Every setting that is an option of ``stakes serve``, in order and with all of its fields."""
     sections: list[type[Section]] = [Settings, *SECTIONS.values()]
     for section in sections:
-        for field, info in section.model_fields.items():
-            extra: Any = info.json_schema_extra or {}
-            option = extra.get("option")
-            if option is not None:
-                yield replace(
-                    option,
-                    name=option.name or field,
-                    kind=option.kind or info.annotation,
-                    default=info.default if option.default is ... else option.default,
-                    help=option.help or info.description or "",
-                    field=field,
-                    section=section,
-                )
+        yield from section.options()

@@ -164,7 +164,8 @@ def read_prompt(api: str, record: Mapping[str, Any], task: str | None = None) ->
     system = [_text(record.get(key)) for key in ("system", "instructions")]
     system += [_text(one.get("content")) for one in messages if one.get("role") in _INSTRUCTING]
     roles: tuple[Role, ...] = ("user", "assistant")
-    talk = [(role, one) for one in messages for role in roles if one.get("role") == role][-MOST_TURNS:]
+    talk = [(role, one) for one in messages for role in roles if one.get("role") == role and not _is_result(one)]
+    talk = talk[-MOST_TURNS:]
     last = max((i for i, (role, _) in enumerate(talk) if role == "user"), default=None)
     forced, optional = _tools(record)
     return Prompt(
@@ -176,6 +177,13 @@ def read_prompt(api: str, record: Mapping[str, Any], task: str | None = None) ->
         optional=optional,
         metadata=_metadata(record.get("metadata")),
     )
+
+
+def _is_result(message: Mapping[str, Any]) -> bool:
+    """Whether a message only returns what tools gave, which the Messages API calls a user's."""
+    parts = message.get("content")
+    kinds = {part.get("type") for part in parts if isinstance(part, Mapping)} if isinstance(parts, list) else set()
+    return "tool_result" in kinds and not _text(parts)
 
 
 def _text(content: Any) -> str:

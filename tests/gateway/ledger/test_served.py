@@ -11,7 +11,8 @@ from tests.gateway.ledger.servers import needs_redis, redis_server
 from tests.gateway.processes import process
 from tests.gateway.upstream import Upstream, until
 
-BUDGETS = ["--budget", "high=800", "--budget", "low=64", "--mean-budget", "200", "--burst", "2000"]
+MEAN = 440  # pays for high in an even mix
+BUDGETS = ["--budget", "high=800", "--budget", "low=64", "--mean-budget", str(MEAN), "--burst", "2000"]
 
 
 def spend(address: str, http: httpx.Client, count: int) -> list[int]:
@@ -28,9 +29,9 @@ def test_a_killed_gateway_gives_out_no_second_burst(upstream: Upstream, http: ht
             tokens += spend(str(about["address"]), http, 6)
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
-    totals = [sum(tokens[: n + 1]) - 200 * (n + 1) for n in range(len(tokens))]
+    totals = [sum(tokens[: n + 1]) - MEAN * (n + 1) for n in range(len(tokens))]
     assert max(totals) <= 2000
-    assert max(tokens[:6]) > 200  # the burst was used
+    assert max(tokens[:6]) > MEAN  # the burst was used
 
 
 def test_a_stopped_gateway_returns_what_it_had_in_hand(upstream: Upstream, http: httpx.Client, tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_a_stopped_gateway_returns_what_it_had_in_hand(upstream: Upstream, http:
         child.send_signal(signal.SIGTERM)
         assert child.wait(timeout=20) in (0, -signal.SIGTERM)
     record = json.loads(path.read_text())
-    assert record["all"]["withdrawn"] - record["all"]["deposited"] == sum(tokens) - 2 * 200
+    assert record["all"]["withdrawn"] - record["all"]["deposited"] == sum(tokens) - 2 * MEAN
     assert record["processes"] == {}
 
 
@@ -52,8 +53,8 @@ def test_two_gateways_on_one_redis_are_one(upstream: Upstream, http: httpx.Clien
         with process(*options) as (child, about), process(*options) as (_, other):
             addresses = [str(one["address"]) for one in (about, other)]
             tokens = [spend(addresses[n % 2], http, 1)[0] for n in range(16)]
-            ahead = [sum(tokens[: n + 1]) - 200 * (n + 1) for n in range(len(tokens))]
-            assert max(tokens) > 200
+            ahead = [sum(tokens[: n + 1]) - MEAN * (n + 1) for n in range(len(tokens))]
+            assert max(tokens) > MEAN
             assert max(ahead) <= 2000
             root = addresses[1].removesuffix("/v1")
             assert until(lambda: 'name="ledger_processes"} 2.0' in http.get(f"{root}/metrics").text)

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.gateway.gateways import Gateway, ask, calibrated, encoded, gateway, page, policy, url_of
+from tests.gateway.messages import events, framed
 from tests.gateway.processes import process
 from tests.gateway.upstream import Script, Seen, Upstream, Wire, honest, image_sizes, until, usage
 
@@ -282,6 +283,10 @@ def test_nonsense_is_refused(knobs: dict[str, Any]) -> None:
         ("responses", False, '{"output": [{"type": "reasoning"}, {"type": "message", "content": '
          '[{"type": "output_text", "text": "4"}, {"type": "output_text", "text": "2"}]}]}', "42"),
         ("responses", False, '{"output": [{"type": "function_call"}]}', None),
+        ("messages", False, '{"content": [{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]}', "42"),
+        ("messages", False, '{"content": [{"type": "text", "text": "4"}, {"type": "tool_use"}]}', None),
+        ("messages", True, b"".join(map(framed, events(7))).decode(), "42"),
+        ("messages", True, b"".join(map(framed, events(7)[:-1])).decode(), None),
         ("responses", True, 'event: x\ndata: {"type": "response.output_text.delta", "delta": "4"}\n\n', None),
     ],
 )  # fmt: skip

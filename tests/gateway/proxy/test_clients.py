@@ -7,7 +7,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.gateways import HIGH, Gateway, ask, gateway, policy
+from tests.gateway.gateways import HIGH, Gateway, ask, blank, gateway, policy
 from tests.gateway.upstream import Upstream
 
 from stakes import BadInput
@@ -164,8 +164,8 @@ def test_no_minute_has_more_than_two_minutes_worth(limit: int, asked: list[tuple
 
 
 def flood(http: httpx.Client, front: Gateway, key: str, number: int) -> list[int]:
-    """Predicted tokens of so many requests that name the most expensive tier."""
-    replies = [post(http, front, key, **{"x-stakes-tier": "high"}) for _ in range(number)]
+    """Predicted tokens of so many requests, each about a page of its own, that name the most expensive tier."""
+    replies = [post(http, front, key, ask("?", blank(n)), **{"x-stakes-tier": "high"}) for n in range(number)]
     return [int(one.headers["x-stakes-predicted-tokens"]) for one in replies]
 
 
@@ -176,11 +176,11 @@ def test_a_client_that_names_high_cannot_drain_the_others(upstream: Upstream, ht
         assert max(alone) > 200
     with gateway(upstream.url, rules, client_keys=(f"a {A} share=0.25", f"b {B}")) as front:
         first = flood(http, front, A, 60)
-        assert first[0] > 200
+        assert max(first) > 200
         for n in range(1, 61):
             assert sum(first[:n]) <= 100 * n + 500  # its share of the burst
         others = flood(http, front, B, 20)
-        assert sum(others) > 0.85 * sum(alone), (others, alone)
+        assert sum(others) > 0.8 * sum(alone), (others, alone)
         state = front.served.rules.state()
         assert (state["images"], state["tokens_spent"]) == (80, sum(first) + sum(others))
         assert state["tokens_spent"] <= 100 * 80 + 2000
@@ -188,7 +188,7 @@ def test_a_client_that_names_high_cannot_drain_the_others(upstream: Upstream, ht
     with gateway(upstream.url, rules, client_keys=(f"a {A}", f"b {B}")) as front:  # without a share it can
         flood(http, front, A, 60)
         drained = flood(http, front, B, 20)
-        assert sum(drained) < 0.8 * sum(alone)  # 2120 tokens; 2590 above, and 2825 alone
+        assert sum(drained) < 0.75 * sum(alone)  # 2156 tokens; 2620 above, and 3084 alone
 
 
 def test_processes_that_share_a_ledger_share_the_limits_of_a_key() -> None:

@@ -76,12 +76,16 @@ def test_the_three_apis_give_the_same_prompt() -> None:
         "input": [*turns, {"role": "user", "content": [{"type": "input_text", "text": "Due?"}]}],
         "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}},
     }
-    messages_body = {
+    messages_body: dict[str, Any] = {
         "system": [{"type": "text", "text": "Be brief."}],
         "messages": [*turns, {"role": "user", "content": [text_part("Due?")]}],
         "tools": [{"name": "save", "input_schema": schema}],
         "tool_choice": {"type": "tool", "name": "save"},
     }
+    called = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "scan", "input": {}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "Total: 7"}]}
+    again = read_prompt("messages", {**messages_body, "messages": [*messages_body["messages"], called, result]})
+    assert again.question == "Due?"  # what a tool returned is not the user's question
     prompt = read_prompt("chat", chat_body)
     assert prompt == read_prompt("responses", responses_body) == read_prompt("messages", messages_body)
     assert (prompt.question, prompt.system) == ("Due?", "Be brief.")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.gateway.gateways import PAGE, ask, dumped, encoded, gateway, image_part, page, text_part
 from tests.gateway.upstream import Upstream
 
-from stakes.gateway.proxy.request import count_unread, parse, read_call
+from stakes.gateway.proxy.checks import count_unread
+from stakes.gateway.proxy.request import parse, read_call
 from stakes.gateway.proxy.scan import may_hold_image, route_of
 
 RAW = base64.b64encode(encoded(page(56, 56))).decode()
@@ -26,10 +27,10 @@ def turn(*parts: Any) -> list[dict[str, Any]]:
 
 
 OTHER_PATHS: list[tuple[str, Any]] = [
-    ("/v1/messages", {"messages": turn(SOURCE, text_part("Total?"))}),
-    ("/v1/messages", {"messages": turn({"type": "tool_result", "tool_use_id": "t", "content": [SOURCE]})}),
-    ("/v1/messages", {"messages": turn({"type": "document", "source": {"type": "url", "url": "https://x/a.pdf"}})}),
-    ("/v1/messages/count_tokens", {"messages": turn(SOURCE)}),
+    ("/v1/threads/t1/messages", {"role": "user", "content": [image_part()]}),
+    ("/v1/messages/m1", {"messages": turn(SOURCE, text_part("Total?"))}),
+    ("/v1/messages/m1", {"messages": turn({"type": "tool_result", "tool_use_id": "t", "content": [SOURCE]})}),
+    ("/v1/messages/m1", {"messages": turn({"type": "document", "source": {"type": "url", "url": "https://x/a.pdf"}})}),
     ("/v1/messages/batches", {"requests": [{"custom_id": "a", "params": {"messages": turn(SOURCE)}}]}),
     ("/invocations", ask()),
     ("/v1/chat/completions/batch", {"model": "tiny", "messages": [turn(image_part()), turn(image_part())]}),
@@ -102,13 +103,16 @@ def test_it_is_passed_and_counted_where_that_is_allowed(
 
 
 TEXTS: list[tuple[str, Any]] = [
-    ("/v1/messages", {"system": "You see images.", "messages": turn(text_part("Describe the image_url field"))}),
+    ("/v1/messages", {"max_tokens": 1, "messages": turn(text_part("Describe the image_url field"))}),
     ("/v1/messages", {
+        "max_tokens": 1,
         "tools": [{"name": "shoot", "input_schema": {"properties": {"image": {"type": "string"}}}}],
         "messages": [*turn(text_part("hi")), {"role": "assistant", "content": [
             {"type": "tool_use", "id": "t", "name": "shoot", "input": {"image": "/tmp/a.png"}}]}],
     }),
-    ("/v1/messages", {"messages": turn({"type": "document", "source": {"type": "text", "data": "An invoice"}})}),
+    ("/v1/messages/count_tokens", {
+        "messages": turn({"type": "document", "source": {"type": "text", "data": "An invoice"}}),
+    }),
     ("/v1/completions", {"prompt": "![badge](https://img.example/b.svg) Summarise this file and its image"}),
     ("/v1/completions", {"prompt": f"<img src='data:image/png;base64,{RAW}'>"}),
     ("/v1/embeddings", {"input": ["a photo of a cat", "image"], "encoding_format": "base64"}),
@@ -128,7 +132,8 @@ TEXTS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("path", "body"), TEXTS, ids=[f"{path} {n}" for n, (path, _) in enumerate(TEXTS)])
 def test_text_on_other_paths_passes_as_text(upstream: Upstream, http: httpx.Client, path: str, body: Any) -> None:
     with gateway(upstream.url) as front:
-        reply = http.post(front.address + path, content=content(body))
+        headers = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+        reply = http.post(front.address + path, content=content(body), headers=headers)
         assert (reply.status_code, reply.headers.get("x-stakes-outcome")) == (200, None)
         assert upstream.last.body == content(body)
         assert front.metric("requests_total", tier="", outcome="text") == 1
@@ -138,7 +143,7 @@ def test_a_packed_body_of_another_path_is_looked_into(upstream: Upstream, http: 
     with gateway(upstream.url) as front:
         for encoding, status in (("gzip", 422), ("br", 415)):
             packed = gzip.compress(dumped({"messages": turn(SOURCE)}))
-            reply = http.post(f"{front.base_url}/messages", content=packed, headers={"content-encoding": encoding})
+            reply = http.post(f"{front.base_url}/messages/m1", content=packed, headers={"content-encoding": encoding})
             assert reply.status_code == status
     assert not upstream.seen
 
@@ -153,15 +158,15 @@ def test_other_methods_carry_no_image_either(upstream: Upstream, http: httpx.Cli
 def test_observing_passes_what_it_would_refuse_and_bypass_is_counted(upstream: Upstream, http: httpx.Client) -> None:
     body = {"messages": turn(SOURCE)}
     with gateway(upstream.url, mode="observe") as front:
-        assert http.post(f"{front.base_url}/messages", json=body).status_code == 200
+        assert http.post(f"{front.base_url}/messages/m1", json=body).status_code == 200
         assert front.metric("would_reject_total", reason="unread_image") == 1
         assert front.metric("apart_images_total", why="uncompressed") == 1
     with gateway(upstream.url) as front:
-        reply = http.post(f"{front.base_url}/messages", json=body, headers={"x-stakes-bypass": "1"})
+        reply = http.post(f"{front.base_url}/messages/m1", json=body, headers={"x-stakes-bypass": "1"})
         assert reply.headers["x-stakes-outcome"] == "bypassed"
         assert front.metric("apart_images_total", why="bypassed") == 1
     with gateway(upstream.url, allow_bypass=False) as front:
-        reply = http.post(f"{front.base_url}/messages", json=body, headers={"x-stakes-bypass": "1"})
+        reply = http.post(f"{front.base_url}/messages/m1", json=body, headers={"x-stakes-bypass": "1"})
         assert reply.json()["error"]["code"] == "bypass_forbidden"
 
 
@@ -174,7 +179,12 @@ def test_observing_passes_what_it_would_refuse_and_bypass_is_counted(upstream: U
         ("GET", "/v1/chat/completions", "scan"),
         ("POST", "/v1/Responses", "responses"),
         ("POST", "/v1/responses/r1/input_items", "scan"),
-        ("POST", "/v1/messages", "scan"),
+        ("POST", "/v1/messages", "messages"),
+        ("POST", "/v1/Messages/", "messages"),
+        ("GET", "/v1/messages", "scan"),
+        ("POST", "/v1/messages/count_tokens", "count"),
+        ("POST", "/v1/threads/t1/messages", "scan"),
+        ("POST", "/v1/my-messages", "scan"),
         ("POST", "/v1/files", "pass"),
         ("POST", "/v1/uploads/u1/parts", "pass"),
         ("POST", "/v1/audio/transcriptions", "pass"),

@@ -78,7 +78,9 @@ WHOLE: list[tuple[str, tuple[bytes, ...]]] = [
     ("responses", (COMPLETED.replace(b"completed", b"failed"),)),
     ("responses", (b'data: {"type": "response.completed"}\n\n',)),
     ("responses", (b"event: response.completed\ndata: {" + b" " * 200_000, b"}\n\n")),
-    ("messages", (b"event: message_start\ndata: {}\n\n",)),
+    ("messages", (b"event: message_start\ndata: {}\n\n", b"event: message_stop\ndata: {}\n\n")),
+    ("messages", (b'data: {"type": "message_stop"}\n\n',)),
+    ("messages/m1", (b"event: message_start\ndata: {}\n\n",)),
 ]
 
 
@@ -97,6 +99,7 @@ CUT: list[tuple[str, tuple[bytes, ...]]] = [
     ("chat/completions", ()),
     ("responses", (b"event: response.created\ndata: {}\n\n",)),
     ("responses", (b'event: response.output_text.delta\ndata: {"delta": "response.completed"}\n\n',)),
+    ("messages", (b"event: message_start\ndata: {}\n\n", b"event: message_delta\ndata: {}\n\n")),
 ]
 
 

@@ -1,7 +1,8 @@
 """Synthetic documents: drawn pages with questions, answers, answer boxes and tiers, identical for the same seed.
 
 Six families after the paper's benchmarks: ``forms`` (DocVQA), ``charts`` (ChartQA), ``infographics``
-(InfographicVQA), ``signs`` (TextVQA), ``shapes`` (VQAv2) and ``swatches`` (the cross-task diagnostic).
+(InfographicVQA), ``signs`` (TextVQA), ``shapes`` (VQAv2) and ``swatches`` (the cross-task diagnostic). The seventh,
+``receipts``, is like the real receipts of SROIE.
 
     page = draw("forms", seed=7, split="test")
     page.image.size, page.questions[0].text, page.questions[0].answers
@@ -13,9 +14,9 @@ are at each number of tokens, and how that was measured: docs/dev/pages.md.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from stakes.data.synthetic import charts, forms, infographics, shapes, signs
+from stakes.data.synthetic import charts, forms, infographics, receipts, shapes, signs
 from stakes.data.synthetic.canvas import Canvas
-from stakes.data.synthetic.dice import Dice, roll
+from stakes.data.synthetic.dice import Dice, Extras, roll
 from stakes.data.synthetic.page import SPLITS, Box, Glyph, Page, Question
 from stakes.errors import BadInput
 
@@ -37,6 +38,7 @@ _FAMILIES = {
     "signs": _Family(signs.paint, signs.SIZES, signs.FIELDS),
     "shapes": _Family(shapes.paint, shapes.SIZES, shapes.FIELDS),
     "swatches": _Family(shapes.paint_swatch, shapes.SWATCH_SIZES, ("colour",), tiers=("low",)),
+    "receipts": _Family(receipts.paint, receipts.SIZES, receipts.FIELDS),
 }
 FAMILIES = tuple(_FAMILIES)
 SIZES = {name: family.sizes for name, family in _FAMILIES.items()}
@@ -51,10 +53,18 @@ def _family(name: str) -> _Family:
     return _FAMILIES[name]
 
 
-def draw(family: str, seed: int, split: str = "train", density: float = 1.0, *, plain: bool = False) -> Page:
+def draw(
+    family: str,
+    seed: int,
+    split: str = "train",
+    density: float = 1.0,
+    *,
+    plain: bool = False,
+    extras: Extras | None = None,
+) -> Page:
     """The page of this family, split and seed; ``density`` above 1 prints smaller, below 1 larger.
 
-    ``plain``: without the alternatives that only training pages show.
+    ``plain``: without the alternatives that only training pages show. ``extras``: more of them, from a trainer.
     """
     painter = _family(family)
     if split not in SPLITS:
@@ -63,6 +73,7 @@ def draw(family: str, seed: int, split: str = "train", density: float = 1.0, *, 
         raise BadInput(f"density {density!r} is outside 0.25 to 4; the default is 1")
     dice = roll(family, split, seed)
     dice.training &= not plain
+    dice.extras = extras or dice.extras
     return painter.paint(dice, density).finish(family, f"{family}/{split}/{seed:06d}")
 
 

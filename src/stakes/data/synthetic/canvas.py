@@ -40,7 +40,7 @@ class Canvas:
         self.questions: list[Question] = []
         self._runs: list[tuple[float, float, str, Face, int]] = []  # x, middle of the line, text, face, question
 
-    def text(self, x: float, y: float, text: str, face: Face, ink: Color = BLACK, question: int = -1) -> float:
+    def text(self, x: float, y: float, text: str, face: Face, ink: Color | int = BLACK, question: int = -1) -> float:
         """Print text with the top of its line at ``y``; returns the x where it ends."""
         x, y = round(x), round(y)
         if not text:

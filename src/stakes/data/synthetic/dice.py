@@ -10,9 +10,10 @@ of their own (``Pool.training``), so that the reader learns letters and does not
 """
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -36,11 +37,29 @@ def pool(text: str) -> Pool[str]:
     return Pool(*(tuple(part.split("|")) if part else () for part in text.split("||")))
 
 
+@dataclass(frozen=True)
+class Extras:
+    """What a trainer adds to training pages: typefaces that the package does not ship, and formats of values.
+
+    A typeface is the path of its file without the suffix; receipts use them. ``formats`` may have other ways to draw
+    "money" and "date": 30 % of these values have them.
+    """
+
+    typefaces: tuple[str, ...] = ()
+    handwriting: tuple[str, ...] = ()  # typefaces that imitate it
+    formats: Mapping[str, Callable[["Dice"], str]] = field(default_factory=dict)
+
+    def named(self, starts: tuple[str, ...]) -> list[str]:
+        """The typefaces whose file names start with one of these, after an "x-" if there is one."""
+        return [one for one in self.typefaces if Path(one).name.removeprefix("x-").startswith(starts)]
+
+
 class Dice(random.Random):
-    """A random stream that knows in which aspects its page is novel."""
+    """A random stream that knows in which aspects its page is novel, and what a trainer adds to it."""
 
     novel: frozenset[str] = frozenset()
     training: bool = False
+    extras: Extras = Extras()
 
     def pick(self, choices: Pool[T], aspect: str) -> T:
         """One of the seen alternatives.

@@ -86,14 +86,14 @@ NOUNS = pool(
 )
 ROADS = pool("Street|Road|Lane|Avenue|Drive|Way|Court||Square|Place")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-LONG_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October")
+LONG_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
 
-TRAINING_FORMATS: dict[str, Value] = {}
-"""Other formats of "money" and "date" that a trainer adds: 30 % of these values on training pages have them."""
 
-
-def _has_training_format(dice: Dice, kind: str) -> bool:
-    return dice.training and kind in TRAINING_FORMATS and dice.chance(0.3)
+def _has_extra_format(dice: Dice, kind: str) -> bool:
+    return dice.training and kind in dice.extras.formats and dice.chance(0.3)
 
 
 def digits(dice: Dice, count: int) -> str:
@@ -108,8 +108,8 @@ def letters(dice: Dice, count: int) -> str:
 
 def money(dice: Dice) -> str:
     """An amount: three to six digits before the point."""
-    if _has_training_format(dice, "money"):
-        return TRAINING_FORMATS["money"](dice)
+    if _has_extra_format(dice, "money"):
+        return dice.extras.formats["money"](dice)
     amount = 10 ** dice.uniform(2.3, 5.4)
     sign = "$" if dice.chance(0.7) else ""
     return f"{sign}{amount:,.2f}" if dice.chance(0.7) else f"{sign}{amount * 10:,.0f}"
@@ -122,8 +122,8 @@ def price(dice: Dice) -> str:
 
 def date(dice: Dice) -> str:
     """A day between 1950 and 2035 in one of six notations."""
-    if _has_training_format(dice, "date"):
-        return TRAINING_FORMATS["date"](dice)
+    if _has_extra_format(dice, "date"):
+        return dice.extras.formats["date"](dice)
     year, month, day = dice.randint(1950, 2035), dice.randint(1, 12), dice.randint(1, 28)
     return (
         f"{year}-{month:02d}-{day:02d}",
@@ -131,7 +131,7 @@ def date(dice: Dice) -> str:
         f"{day} {MONTHS[month - 1]} {year}",
         f"{MONTHS[month - 1]} {day}, {year}",
         f"{month}-{day}-{year % 100:02d}",
-        f"{LONG_MONTHS[month % 10]} {day}, {year}",
+        f"{LONG_MONTHS[month % 10]} {day}, {year}",  # never November or December: as the reader was trained
     )[dice.randrange(6)]
 
 

@@ -16,13 +16,12 @@ from stakes.calibration.arms.plan import densities
 from stakes.data.sample import Sample
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.statistics import Gain, cwe_gain
-from stakes.experiments.study import Study, first_of_each_tier
+from stakes.experiments.study import FLOOR, Study, first_of_each_tier
 from stakes.experiments.table import MEASURED, Row, Table, format_both_p, gain_cell
 from stakes.experiments.tables.within_task import BUDGETS
 from stakes.models.identity import native_tokens
 
 OPTIONS, DATASETS = MEASURED, ("docvqa", "solid_color")
-FLOOR = 16
 YES = {True: "yes", False: "no"}
 COLUMNS = (
     "sensitivity gap", "cost gap", "arm", "high-cost error", "low-cost error", "CWE", "CWE gain", "p on high-cost",

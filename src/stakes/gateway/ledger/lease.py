@@ -28,7 +28,7 @@ class Lease:
         self._at_failure = 0  # the hand when the ledger could no longer be reached
         self._traffic: Traffic | None = None
         self._tiers: dict[str, int] = {}  # images by tier, and sums over settled ones: cumulative under one name
-        self._settled = (0, 0, 0)
+        self._settled: tuple[int, float, int] = (0, 0, 0)
         self._prior: dict[str, float] = {}
         self._lowest = self._lacked = 0  # of the hand, and asked for in vain, since the last report
         self._largest = 0  # single withdrawal
@@ -131,8 +131,8 @@ class Lease:
                 self._tiers[tier] = self._tiers.get(tier, 0) + images
             traffic.unsent = [0] * len(traffic.unsent)
             more, traffic.unsent_settled = traffic.unsent_settled, (0, 0, 0)
-        first, second, third = (old + new for old, new in zip(self._settled, more, strict=True))
-        self._settled = first, second, third
+        images, planned, taken = self._settled
+        self._settled = images + more[0], planned + more[1], taken + more[2]
 
     def report(self, elapsed_s: float, lead_s: float, processes: int, ends: bool) -> dict[str, Any]:
         """What is told and asked of the ledger now; ``lead_s``: until a lease asked for now is usable."""

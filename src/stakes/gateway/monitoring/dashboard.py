@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from stakes.gateway.monitoring.merge import Counts
+from stakes.gateway.monitoring.recent import Side
 from stakes.gateway.monitoring.undecided import UndecidedShare, UndecidedTexts
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused, error_body
@@ -40,7 +41,7 @@ class DashboardSource:
     """What the dashboard shows: ``state`` is the body of ``/stakes/state``, ``image`` one that was kept."""
 
     state: Callable[[], Awaitable[Mapping[str, Any]]]
-    image: Callable[[int, int, str], Awaitable[tuple[str, bytes] | None]]
+    image: Callable[[int, int, Side], Awaitable[tuple[str, bytes] | None]]
 
 
 def routes(authenticator: Authenticator, source: DashboardSource) -> list[Route]:

@@ -13,11 +13,6 @@ from prometheus_client.metrics_core import Metric
 Counts = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
 Families = list[Any]  # [name, type, description, [[sample, labels, value], …]] of each metric, as JSON
 ADDED = {"stakes_requests_in_flight", "stakes_fit_work", "stakes_processes", "stakes_process_restarts"}
-ADDED_STATES = {
-    "images", "images_outstanding", "tokens_granted", "tokens_spent", "solutions", "ledger_held", "ledger_waiting",
-    "ledger_exchanges", "ledger_overdrawn", "ledger_lost",
-}  # fmt: skip
-TOTALS = ("images", "tokens_granted", "tokens_spent")  # of a process that has ended
 
 
 def families_of(registry: CollectorRegistry) -> Families:
@@ -31,6 +26,11 @@ def families_of(registry: CollectorRegistry) -> Families:
 def counters(families: Families) -> Families:
     """What is left of a process that has ended."""
     return [family for family in families if family[1] in ("counter", "histogram")]
+
+
+def without_controller(families: Families) -> Families:
+    """Without the controller's state, which may be that of an earlier question; its present one is merged apart."""
+    return [family for family in families if family[0] != "stakes_controller"]
 
 
 def merge_families(reports: Sequence[Families]) -> Families:
@@ -83,30 +83,13 @@ def counts_of(families: Families) -> Counts:
     }
 
 
-def merge_controllers(
-    states: Sequence[Mapping[str, float]], ended: Iterable[Mapping[str, float]] = ()
-) -> dict[str, float]:
-    """One state of the controllers: sums of what they counted, the first one's view of everything else."""
-    merged = dict(states[0])
-    for name in ADDED_STATES & set(merged):
-        merged[name] = sum(state.get(name, 0) for state in states)
-    if "ledger_reachable" in merged:
-        merged["ledger_reachable"] = min(state["ledger_reachable"] for state in states)
-    spent = sum(state["mean"] * state["images"] for state in states)  # and still reserved
-    for state in ended:
-        spent += state["tokens_spent"]
-        for name in TOTALS:
-            merged[name] += state[name]
-    merged["mean"] = spent / merged["images"] if merged["images"] else 0.0
-    return merged
-
-
 def merge_means(points: Sequence[Sequence[tuple[float, int, float]]]) -> list[tuple[int, float]]:
     """(images so far, running mean) of all processes, from (when, images, mean) of each."""
-    latest = [series[0][1:] for series in points if series]
-    events = sorted((at, number, point) for number, series in enumerate(filter(None, points)) for at, *point in series)
+    known = [series for series in points if series]
+    latest = [(images, mean) for (_, images, mean), *_ in known]
+    events = sorted((at, number, images, mean) for number, one in enumerate(known) for at, images, mean in one)
     merged = []
-    for _, number, (images, mean) in events:
+    for _, number, images, mean in events:
         latest[number] = (images, mean)
         total = sum(count for count, _ in latest)
         merged.append((total, round(sum(count * each for count, each in latest) / total, 2)))

@@ -75,6 +75,10 @@ class Metrics:
         for name, value in state.items():
             self.controller.labels(name).set(value)
 
+    def count_passed(self, code: str, observing: bool) -> None:
+        """Count a refusal that is not enforced: by a gateway that observes, or fails open."""
+        (self.would_reject if observing else self.rejects).labels(code).inc()
+
     def render(self, controller: Mapping[str, float]) -> bytes:
         """The text that Prometheus scrapes."""
         self.set_controller(controller)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from stakes.gateway.monitoring.logs import without_quotes
 from stakes.gateway.proxy.decide import ImagePair, RequestPlan
 
+Side = Literal["original", "seen"]
 DECISIONS, POINTS = 24, 240
 MOST_BYTES = 128 << 20  # of all kept images; beyond it the oldest are dropped
 LONGEST_QUESTION = 300
@@ -74,7 +75,7 @@ class RecentDecisions:
         """(when, images so far, running mean) after each of the last fitted requests."""
         return list(self._means)
 
-    def image(self, decision: int, index: int, side: Literal["original", "seen"]) -> tuple[str, bytes] | None:
+    def image(self, decision: int, index: int, side: Side) -> tuple[str, bytes] | None:
         """An image of a decision as (media type, bytes); None if it is not kept."""
         pairs = next((one.pairs for one in self._decisions if one.id == decision), [])
         if not 0 <= index < len(pairs):

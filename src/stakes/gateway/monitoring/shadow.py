@@ -247,6 +247,8 @@ def answer_text(api: Api, data: bytes, streamed: bool) -> str | None:
         events = [json.loads(line[5:]) for line in data.split(b"\n") if line.startswith(b"data:") and b"{" in line]
         if api == "chat":
             return _joined_deltas(events)
+        if api == "messages":
+            return _joined_blocks(events)
         ends = [event["response"] for event in events if event.get("type") == "response.completed"]
         return _whole_text("responses", ends[-1]) if ends else None  # the last event holds the whole response
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
@@ -260,9 +262,21 @@ def _whole_text(api: Api, answer: Any) -> str | None:
         if others or not parts or any(part["type"] != "output_text" for part in parts):
             return None
         return "".join(part["text"] for part in parts)
+    if api == "messages":
+        texts = [block["text"] for block in answer["content"] if block["type"] == "text"]
+        return "".join(texts) if texts and len(texts) == len(answer["content"]) else None
     (choice,) = answer["choices"]
     content = choice["message"]["content"]
     return content if isinstance(content, str) and not choice["message"].get("tool_calls") else None
+
+
+def _joined_blocks(events: Sequence[Any]) -> str | None:
+    """The text of a stream of messages, if all of its blocks are text."""
+    kinds = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
+    ended = any(event["type"] == "message_stop" for event in events)
+    if not ended or not kinds or set(kinds) != {"text"}:
+        return None
+    return "".join(event["delta"]["text"] for event in events if event["type"] == "content_block_delta")
 
 
 def _joined_deltas(events: Sequence[Any]) -> str | None:

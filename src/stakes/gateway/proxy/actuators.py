@@ -19,11 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from stakes.budgets.policy import Policy
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.gateway.proxy.request import Call
 from stakes.gateway.proxy.scan import ImageRef
-from stakes.gateway.settings import ActuatorName
-from stakes.vision.geometry import Family, family
+from stakes.gateway.settings import ActuatorName, Settings
+from stakes.vision.geometry import Family, count_tokens, family
 from stakes.vision.geometry.families import Factor, Fixed, Formula
 from stakes.vision.geometry.patches import MENU, Gemma4
 from stakes.vision.geometry.tiles import AspectTiles, DetailTiles, SplitTiles
@@ -37,6 +38,18 @@ class EngineSetting:
 
     value: Any
     formula: Formula
+
+
+def check_servable(policy: Policy, settings: Settings) -> None:
+    """Refuse a policy that cannot be served with these settings."""
+    if policy.mechanism != "resolution":
+        raise BadInput(
+            f"this policy is for {policy.mechanism}, which works inside a model; a gateway needs one calibrated with "
+            "--mechanism resolution"
+        )
+    check(settings.actuator, policy.family)
+    count_tokens(policy.family, 1000, 1000, **settings.bounds)  # a family without such bounds is refused here
+    policy.decide("")  # a policy that reads its tiers from a judge has no judge here
 
 
 def check(actuator: ActuatorName, name: str) -> None:

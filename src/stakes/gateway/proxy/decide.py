@@ -25,6 +25,7 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.request import Call, ClientHints, encode_header
 from stakes.gateway.proxy.scan import Api
 from stakes.gateway.reload import Rules
+from stakes.gateway.sizes import ImageKeys
 
 GROUNDING = "grounding"
 
@@ -106,6 +107,17 @@ class RequestPlan:
         numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
         return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
 
+    def ask_grant(self, choice: TierChoice, keys: Sequence[ImageKeys] = ()) -> None:
+        """Get budgets for the measured images; those with keys may keep their sizes, but not beside a stated cost."""
+        sizes, costs = self.rules.sizes, {name: plan.cost for name, plan in self.rules.policy.tiers.items()}
+        known = sizes.find(keys, choice.tier, costs)
+        self.grant = self.controller.grant(choice.tier, self.natives, choice.budget, known)
+        if keys:
+            sizes.store(keys, self.grant.sizes)
+        self.budgets = self.grant.budgets
+        if self.grant.reason:
+            self.why = f"{self.why}; {self.grant.reason}"
+
     def settle(self, read: bool) -> None:
         """Book the tokens if the model may have read the images, or else return the grant; once."""
         grant, self.grant, controller = self.grant, None, self.controller
@@ -142,6 +154,11 @@ class RequestPlan:
             "outcome": self.outcome,
         }
         return [(f"x-stakes-{name}".encode(), encode_header(text)) for name, text in values.items() if text]
+
+
+def may_have_read(status: int) -> bool:
+    """Whether a model may have read the images: a status 4xx or 503 refuses a request before that."""
+    return not (400 <= status < 500 or status == 503)
 
 
 def choose_tier(policy: Policy, call: Call, hints: ClientHints, digest: str = "") -> TierChoice:

@@ -11,12 +11,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event
+from typing import Protocol
 
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
-from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.proxy import actuators
+from stakes.gateway.proxy.checks import (
+    check_addresses,
+    check_pixels,
+    check_readable,
+    count_within,
+    other_may_hold_image,
+    parse_within,
+    unread,
+)
 from stakes.gateway.proxy.clients import Client
 from stakes.gateway.proxy.decide import GROUNDING, ImagePair, RequestPlan, TierChoice, choose_tier, images_digest
 from stakes.gateway.proxy.errors import Refused
@@ -31,30 +40,32 @@ from stakes.gateway.proxy.images import (
     measure_bytes,
     predict_fit,
 )
-from stakes.gateway.proxy.json_limits import count_within, parse_within
 from stakes.gateway.proxy.remote import Fetcher, check_remote, read_url
 from stakes.gateway.proxy.request import Call, ClientHints, dump, dump_images, read_call
-from stakes.gateway.proxy.scan import Action, Api, ImageRef, other_may_hold_image
+from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.gateway.sizes import ImageKeys
 from stakes.vision.geometry import family as named_family
 
 _BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"
 _PATH = (
-    "the body may hold an image, and the gateway does not read this path; send it to /v1/chat/completions or "
-    "/v1/responses"
+    "the body may hold an image, and the gateway does not read this path; send it to /v1/chat/completions, "
+    "/v1/responses or /v1/messages"
 )
 
 
-def unread(what: str) -> Refused:
-    """What may be an image and is not read."""
-    return Refused(422, "unread_image", f"{what} (the operator can allow this with --unread pass)")
+class RefusalCounter(Protocol):
+    """Counts refusals that are not enforced: ``Metrics``, or the counts of a wrapped client."""
+
+    def count_passed(self, code: str, observing: bool) -> None:
+        """Count one."""
 
 
 class Preparer:
     """Makes the plans of one gateway."""
 
-    def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: Metrics, log: Log) -> None:
+    def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: RefusalCounter, log: Log) -> None:
         self._settings, self._served, self.workers = settings, served, workers
         self._metrics, self._log = metrics, log
         self._observing, self._bounds = settings.mode == "observe", settings.bounds
@@ -84,6 +95,9 @@ class Preparer:
         """The plan of a request on a path that is not read; None where nothing in it may be an image."""
         if action != "refuse" and not other_may_hold_image(body):
             return None
+        if action == "count":
+            await self._check_counted(body)
+            return None
         count = 1 if action == "refuse" else await self.workers.run(count_within, body, self._settings.limits)
         if not count:
             return None
@@ -96,13 +110,19 @@ class Preparer:
             self.pass_or_raise(unread(_BATCH if action == "refuse" else _PATH))
         return plan
 
+    async def _check_counted(self, body: bytes) -> None:
+        """Nothing is generated from a body whose tokens are counted; but the upstream follows the addresses in it."""
+        if not self._observing:
+            call = await self.workers.run(lambda: read_call("messages", parse_within(body, self._settings.limits)))
+            check_addresses(call)
+
     def pass_or_raise(self, refusal: Refused) -> None:
         """Count a refusal that is not enforced, because the gateway observes or fails open; raise any other."""
         if refusal.code == "unread_image" and self._settings.unread == "pass":
             return
         if not (self._observing or (refusal.passable and self._settings.fail == "open")):
             raise refusal from None
-        (self._metrics.would_reject if self._observing else self._metrics.rejects).labels(refusal.code).inc()
+        self._metrics.count_passed(refusal.code, self._observing)
 
     def _check_bypass(self) -> None:
         if not self._settings.allow_bypass:
@@ -131,9 +151,8 @@ class Preparer:
             plan.unmeasured = call.count - len(images)
         except Refused:  # it is forwarded whatever it holds; what cannot be measured is counted as unmeasured
             plan.unmeasured = max(plan.unmeasured, 1)
-        for ref in () if call is None or self._observing else call.images:
-            if not is_data_url(ref.url):
-                check_remote(ref.url)  # an address is followed by the upstream, bypassed or not
+        if call is not None and not self._observing:
+            check_addresses(call)
         plan.take()
         return plan
 
@@ -145,37 +164,29 @@ class Preparer:
         policy = plan.rules.policy
         plan.tier, plan.why, plan.decided = choice.tier, choice.why, choice.decided
         plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
-        self._check_readable(call)
+        check_readable(call, plan.api, self._settings)
         plan.fetched = await self._fetch(call, policy.family)
-        refs, images = await self.workers.run(self._measure, call, policy.family)
+        refs, images, keys = await self.workers.run(self._measure_known, plan, call, choice, hints.sender)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
         if self._settings.keep_images:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
         if choice.tier == GROUNDING or not refs:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
             if choice.tier == GROUNDING:
-                self._grant_native(plan)
+                self.grant_native(plan)
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
         else:
-            fitted = await self._fit_to_grant(plan, call, refs, images, choice)
+            check_pixels(images, self._settings)
+            plan.ask_grant(choice, keys)
+            fitted = await self._fit_to_grant(plan, call, refs, images)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
 
     async def _fit_to_grant(
-        self,
-        plan: RequestPlan,
-        call: Call,
-        refs: Sequence[ImageRef],
-        images: Sequence[MeasuredImage],
-        choice: TierChoice,
+        self, plan: RequestPlan, call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage]
     ) -> list[FittedImage]:
-        """Get a grant for the images and fit them to it."""
-        self._check_pixels(images)
-        plan.grant = plan.controller.grant(choice.tier, plan.natives, choice.budget)
-        plan.budgets = plan.grant.budgets
-        if plan.grant.reason:
-            plan.why = f"{plan.why}; {plan.grant.reason}"
+        """Fit the images to their grant."""
         abandoned, family = Event(), plan.rules.policy.family
         try:
             plan.body, fitted = await self.workers.run(
@@ -186,7 +197,7 @@ class Preparer:
         plan.outcome = "observed" if self._observing else "fitted"
         return fitted
 
-    def _grant_native(self, plan: RequestPlan) -> None:
+    def grant_native(self, plan: RequestPlan) -> None:
         """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
         if self._settings.grounding == "refuse":
             message = "this gateway does not keep native sizes; leave x-stakes-tier: grounding out"
@@ -200,18 +211,6 @@ class Preparer:
         if sum(plan.budgets) < sum(plan.natives):
             message = f"native sizes take {sum(plan.natives)} tokens, and {sum(plan.budgets)} are left for them now"
             raise Refused(429, "grounding_over_budget", f"{message}; send smaller images, or another tier")
-
-    def _check_readable(self, call: Call) -> None:
-        """Refuse too many images, those that are not read, and parameters that would change their tokens."""
-        most = self._settings.limits.images
-        if call.count > most:
-            raise Refused(422, "too_many_images", f"a request may hold {most} images at most")
-        if call.parameters:
-            what = f"{call.parameters[0]} sets how many tokens an image takes, which the gateway does"
-            raise unread(f"{what}; leave it out")
-        if call.unread and self._settings.unread == "refuse":
-            what = f"{call.unread[0]!r:.60} may be an image that the gateway cannot read"
-            raise unread(f"{what}; send it as an image_url with a data URL")
 
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
@@ -250,13 +249,16 @@ class Preparer:
         limits = self._settings.limits
         return refs, [measure(ref.url, family, limits, by_pixels and ref.detail, self._bounds) for ref in refs]
 
-    def _check_pixels(self, images: Sequence[MeasuredImage]) -> None:
-        """Refuse a request whose images would take too long to decode; other actuators and observing decode none."""
-        allowed = max(self._settings.limits.request_pixels, self._settings.limits.pixels)
-        decodes = self._settings.actuator == "pixels" and not self._observing
-        if decodes and sum(image.width * image.height for image in images) > allowed:
-            message = f"the images of a request may have {allowed / 1e6:g} megapixels together"
-            raise Refused(422, "too_many_pixels", message)
+    def _measure_known(
+        self, plan: RequestPlan, call: Call, choice: TierChoice, sender: str
+    ) -> tuple[list[ImageRef], list[MeasuredImage], list[ImageKeys]]:
+        """The images, and the digests that their sizes are remembered by; a budget of its own is not remembered."""
+        refs, images = self._measure(call, plan.rules.policy.family)
+        if choice.tier == GROUNDING or choice.budget is not None:
+            return refs, images, []
+        turns = call.record.get("messages", call.record.get("input"))
+        data = [(ref.part, image.data) for ref, image in zip(refs, images, strict=True)]
+        return refs, images, plan.rules.sizes.keys(sender, choice.tier, turns, data)
 
     def fit(
         self,

@@ -1,7 +1,7 @@
 """Handles one request from its first byte to its last: authenticate, read, plan, forward, settle, count.
 
 A request that cannot hold an image is forwarded byte for byte without being parsed. What is done with other paths than
-…/chat/completions and …/responses is a table in ``scan``.
+…/chat/completions, …/responses and …/messages is a table in ``scan``.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from stakes.gateway.proxy.http_limits import (
     unpack,
 )
 from stakes.gateway.proxy.request import ClientHints, ReceivedRequest, check_names, headers_of
-from stakes.gateway.proxy.scan import READ, Action, Api, may_hold_image, stream_api
+from stakes.gateway.proxy.scan import Action, Api, is_read, may_hold_image, stream_api
 from stakes.gateway.proxy.upstream import Dropped, SentBody, Upstream, is_stream
 from stakes.gateway.proxy.usage import Usage, UsageReader, compare_usage, settle_images, settle_request
 from stakes.gateway.settings import Settings
@@ -92,11 +92,8 @@ class ProxyHandler:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request: it is answered once, or its connection is closed."""
         began, metrics, telemetry = time.perf_counter(), self.monitors.metrics, self.monitors.telemetry
-        trace = (
-            telemetry.begin(scope["headers"])
-            if telemetry and self.upstream.action(scope["method"], scope["raw_path"]) in READ
-            else None
-        )
+        is_traced = telemetry and is_read(self.upstream.action(scope["method"], scope["raw_path"]))
+        trace = telemetry.begin(scope["headers"]) if telemetry and is_traced else None
         active = ActiveRequest(scope, ResponseSender(send, request_id(scope["headers"])), began, trace)
         client = DisconnectWatcher(receive, active.send)
         plan: RequestPlan | None = None
@@ -208,7 +205,7 @@ class ProxyHandler:
             if not (self.settings.mode == "observe" or hints.bypass):
                 raise
             return None
-        if action not in READ:
+        if not is_read(action):
             return await self.preparer.prepare_other(action, text, hints)
         if not may_hold_image(text):
             return None
@@ -278,6 +275,6 @@ class ProxyHandler:
         self.monitors.metrics.requests.labels("", "refused").inc()
         status = refusal.status
         self.monitors.log.write("refused", logging.WARNING, **active.about(), status=status, reason=refusal.code)
-        headers, body = refusal.reply()
+        headers, body = refusal.reply(self.upstream.action(active.scope["method"], active.scope["raw_path"]))
         await active.send({"type": "http.response.start", "status": status, "headers": headers})
         await active.send({"type": "http.response.body", "body": body, "more_body": False})

@@ -114,13 +114,26 @@ def measure_bytes(data: bytes, family: str, limits: Limits, bounds: Bounds = NO_
         kind, width, height = probe(data, max_pixels=limits.pixels)
     except UnreadableImage as error:
         raise _refusal(error, limits) from None
+    return measure_size(width, height, family, limits, bounds, data, kind.lower())
+
+
+def measure_size(
+    width: int,
+    height: int,
+    family: str,
+    limits: Limits,
+    bounds: Bounds = NO_BOUNDS,
+    data: bytes = b"",
+    kind: str = "",
+) -> MeasuredImage:
+    """An image of this size; its own bytes are needed to fit it, not to predict its tokens."""
     if min(width, height) < limits.side:
         raise Refused(422, "image_too_small", f"an image has a side of fewer than {limits.side} pixels")
     try:
         native = count_tokens(family, *accepted_size(family, width, height), **bounds)
     except BadInput as error:  # so thin that the family's own processor refuses it
         raise Refused(422, "image_too_thin", str(error)) from None
-    return MeasuredImage(data, kind.lower(), width, height, native, bounds=bounds)
+    return MeasuredImage(data, kind, width, height, native, bounds=bounds)
 
 
 def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding) -> FittedImage:

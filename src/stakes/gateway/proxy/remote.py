@@ -15,13 +15,13 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from yarl import URL
-
 from stakes.gateway.proxy.errors import Refused
+
+if TYPE_CHECKING:
+    from aiohttp.abc import ResolveResult
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -132,17 +132,20 @@ class Fetcher:
         raise _failed()
 
     async def _hop(self, url: str) -> tuple[bytes, str | None]:
+        import aiohttp  # what only checks addresses does not need it
+
         host, port, scheme = read_url(url)
         if not self._listed(host, port, scheme):
             raise _failed()
         resolved = await self._resolve(host, port)
         if not resolved or not all(self._is_public(ipaddress.ip_address(one.partition("%")[0])) for one in resolved):
             raise _failed()
-        connector = aiohttp.TCPConnector(resolver=_Pinned(resolved[0]), use_dns_cache=False, force_close=True)
+        resolver: Any = _Pinned(resolved[0])
+        connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
         timeout = aiohttp.ClientTimeout(total=self._seconds)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
-            session.get(URL(url), allow_redirects=False, headers={"accept": "image/*"}, auto_decompress=False) as reply,
+            session.get(url, allow_redirects=False, headers={"accept": "image/*"}, auto_decompress=False) as reply,
         ):
             if reply.status in (301, 302, 303, 307, 308):
                 return b"", urljoin(url, reply.headers.get("location", ""))
@@ -164,13 +167,13 @@ class Fetcher:
         return False
 
 
-class _Pinned(AbstractResolver):
-    """A resolver that returns the one address that was checked."""
+class _Pinned:
+    """A resolver for aiohttp that returns the one address that was checked."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
-    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[ResolveResult]:  # noqa: ARG002
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> "list[ResolveResult]":  # noqa: ARG002
         kind = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         return [
             {

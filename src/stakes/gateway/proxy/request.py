@@ -14,21 +14,24 @@ as it is, except for a "%" before two hexadecimal digits: it becomes %25, so tha
     tier_names("高,low".encode()), tier_names(b"%E9%AB%98,low")        # ('高', 'low'), ('高', 'low')
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import accumulate
 from secrets import token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote_to_bytes
 
-from yarl import URL
-
+from stakes.gateway.proxy.clients import CREDENTIALS
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.scan import Api, ImageRef, find_images, raw_may_hold_image
+from stakes.gateway.proxy.scan import Api, ImageRef, find_images
 from stakes.signals.prompt import Prompt, read_prompt
+
+if TYPE_CHECKING:
+    from yarl import URL
 
 NO_PROMPT = Prompt()
 MOST_BYTES = 1200  # of one header value: some servers accept 4 KB for all headers of a response
@@ -47,7 +50,7 @@ _TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
 class ReceivedRequest:
     """A request as the client sent it; ``url`` is its address at the upstream, ``client`` the client's own."""
 
-    url: URL
+    url: "URL"
     headers: list[tuple[bytes, bytes]]
     body: bytes
     encoding: bytes
@@ -58,22 +61,25 @@ class ReceivedRequest:
 class ClientHints:
     """What the client asks for in ``x-stakes-`` headers or in ``metadata``; ``cost`` is not checked yet.
 
-    ``tiers``: one, or several separated by commas.
+    ``tiers``: one, or several separated by commas. ``sender``: a digest of the credentials that came with it.
     """
 
     tiers: tuple[str, ...] = ()
     task: str | None = None
     bypass: bool = False
     cost: object = None
+    sender: str = field(default="", repr=False)
 
     @classmethod
     def from_headers(cls, headers: Mapping[bytes, bytes]) -> "ClientHints":
         """Read the headers; their names are in lower case."""
+        credentials = b" ".join(headers[name] for name in CREDENTIALS if name in headers)
         return cls(
             tiers=tier_names(headers.get(b"x-stakes-tier", b"")),
             task=decode_header(headers.get(b"x-stakes-task", b"")) or None,
             bypass=headers.get(b"x-stakes-bypass", b"").strip().lower() not in _FALSE,
             cost=headers.get(b"x-stakes-cost", b"").decode("latin-1").strip(),
+            sender=hashlib.sha256(credentials).hexdigest() if credentials else "",
         )
 
     @classmethod
@@ -147,7 +153,7 @@ def headers_of(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
 def parse(body: bytes) -> dict[str, Any]:
     """The body as JSON that all parsers read alike: UTF-8, an object, no repeated key, no NaN, not too deep."""
     try:
-        record = json.loads(body.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        record = json.loads(body.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise Refused(400, "bad_json", "the body is not JSON in UTF-8") from None
     if not isinstance(record, dict):
@@ -155,7 +161,8 @@ def parse(body: bytes) -> dict[str, Any]:
     return record
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; 400 for one that repeats a key."""
     record = dict(pairs)
     if len(record) != len(pairs):
         message = "the body repeats a key in one object; servers differ in which one they read"
@@ -180,35 +187,26 @@ def dump_images(record: dict[str, Any], refs: Sequence[ImageRef]) -> bytes:
 
     Their addresses are inserted after the rest was written: searching a megabyte for characters to escape takes 4 ms.
     """
-    nonce, urls = token_hex(16), [ref.url for ref in refs]
+    nonce, texts = token_hex(16), [ref.holder[ref.key] for ref in refs]
     marks = [f"{nonce}:{i}." for i in range(len(refs))]
     try:
         for ref, mark in zip(refs, marks, strict=True):
-            ref.url = mark
+            ref.holder[ref.key] = mark
         body = dump(record)
     finally:
-        for ref, url in zip(refs, urls, strict=True):
-            ref.url = url
-    for mark, url in zip(marks, urls, strict=True):
-        body = body.replace(mark.encode(), url.encode("ascii"), 1)
+        for ref, text in zip(refs, texts, strict=True):
+            ref.holder[ref.key] = text
+    for mark, text in zip(marks, texts, strict=True):
+        body = body.replace(mark.encode(), text.encode("ascii"), 1)
     return body
 
 
 def read_call(api: Api, record: dict[str, Any]) -> Call:
     """Find the images, the question and what ``metadata`` asks for."""
-    found = find_images(record, "messages" if api == "chat" else "input")
+    found = find_images(record, api)
     hints = ClientHints.from_metadata(record.get("metadata"))
     parts = tuple(found.images), tuple(found.unread), tuple(found.parameters)
     return Call(record, *parts, read_prompt(api, record), hints)
-
-
-def count_unread(body: bytes) -> int:
-    """How many things may be images in a body of a path that is not read, of any format."""
-    try:
-        record = json.loads(body.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
-    except (ValueError, RecursionError):
-        return int(raw_may_hold_image(body))
-    return len(find_images(record, None).unread)
 
 
 def encode_header(text: str) -> bytes:

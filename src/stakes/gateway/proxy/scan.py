@@ -2,39 +2,43 @@
 
 | path at the upstream ends in | what is done with a body |
 |---|---|
-| chat/completions, responses | its images are read and budgeted |
+| chat/completions, responses, messages | its images are read and budgeted |
 | files, uploads, audio/…, detokenize | forwarded: nothing of it is read by a model as an image |
+| messages/count_tokens | forwarded: counted only; addresses of private networks are refused |
 | batches | refused: its requests are in a file that is not seen here |
 | anything else | forwarded if nothing in it may be an image, else refused |
 
 "Refused" is the default of ``--unread``; with ``pass`` such requests are forwarded and counted as uncompressed. Known
-images are those that ``image_url`` holds below ``messages`` or ``input``. Everything else that names or looks like an
-image, a video or a file is unread: other parts (``video_url``, ``file``, ``image`` with a ``source``), embeddings, ids
-of uploaded files, data URLs and base64 outside of text.
+images are those that ``image_url`` holds below ``messages`` or ``input``, and in the Messages API a ``source``.
+Everything else that names or looks like an image, a video or a file is unread: other parts (``video_url``, ``file``),
+embeddings, ids of uploaded files, data URLs and base64 outside of text.
 
     route_of("POST", "/v1beta/openai/Chat/completions/")       # 'chat'
-    find_images(record, "messages").images[0].url              # 'data:image/png;base64,…'
+    find_images(record, "chat").images[0].url                  # 'data:image/png;base64,…'
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from stakes.gateway.proxy.errors import Refused
 
-Api = Literal["chat", "responses", "other"]
-Action = Literal["chat", "responses", "pass", "refuse", "scan"]
-READ: tuple[Literal["chat"], Literal["responses"]] = ("chat", "responses")
+ReadApi = Literal["chat", "responses", "messages"]
+Api = ReadApi | Literal["other"]
+Action = ReadApi | Literal["pass", "count", "refuse", "scan"]
+TURNS: dict[str, str] = {"chat": "messages", "responses": "input", "messages": "messages"}  # the key of what is read
 
 ROUTES: tuple[tuple[str, Action], ...] = (
     (r"chat/completions", "chat"),
     (r"responses", "responses"),
+    (r"threads/[^/]+/messages", "scan"),  # of assistants
+    (r"messages", "messages"),
+    (r"messages/count_tokens", "count"),
     (r"files|uploads(?:/[^/]+/(?:parts|complete))?|audio/(?:transcriptions|translations|speech)|detokenize", "pass"),
     (r"(?<!messages/)batches", "refuse"),
 )
 _ROUTES = [(re.compile(rf"(?:.*/)?(?:{ends})"), action) for ends, action in ROUTES]
-_MARK = b"\xef\xbb\xbf"  # that a text is UTF-8, at its beginning
 _PARAMETERS = re.compile(r";[^/]*")  # of a path segment
 
 # Schemas and tools name images without holding any.
@@ -86,23 +90,15 @@ _MAY = re.compile(
     + _BASE64.replace("/9j/", r"\\?/9j").encode()
     + rb"))"
 )
-_SEARCHED = 1 << 20  # bytes; a longer body is parsed without being searched
-# A form's part, or the whole body, in an image's own bytes; and what names an image in other text.
-_RAW = re.compile(
-    rb"(?:\A|\r\n\r\n)(?:\x89PNG|\xff\xd8\xff|GIF8|RIFF.{4}WEBP|BM.{4}\x00{4}|II\*\x00|MM\x00\*|%PDF"
-    rb"|\x00\x00\x00.(?:ftyp|jP  ))",
-    re.DOTALL,
-)
-_RAW_NAMES = re.compile(
-    rb"image/|video/|application/pdf|data(?::|%3a)(?:image|video)|(?:image|video)_(?:url|data)|inline_?data|modal_data"
-    rb"|\"images?\"|iVBORw0KGgo|/9j/4|R0lGOD|JVBERi0",
-    re.IGNORECASE,
-)
+SEARCHED = 1 << 20  # bytes; a longer body is parsed without being searched
 
 
 @dataclass
 class ImageRef:
-    """One image in the request: ``holder[key]`` is its address; ``part`` is the object that has ``image_url``."""
+    """One image in the request: ``holder[key]`` is its address, or its base64 in a ``source`` of the Messages API.
+
+    ``part``: the object that has ``image_url`` or ``source``.
+    """
 
     part: dict[str, Any]
     holder: dict[str, Any]
@@ -111,11 +107,19 @@ class ImageRef:
     @property
     def url(self) -> str:
         """Its address; a data URL contains the image itself."""
-        return str(self.holder[self.key])
+        text = str(self.holder[self.key])
+        return text if self.key != "data" else f"data:{self.holder.get('media_type', 'image/jpeg')};base64,{text}"
 
     @url.setter
     def url(self, address: str) -> None:
-        self.holder[self.key] = address
+        if self.holder is not self.part.get("source"):
+            self.holder[self.key] = address
+            return
+        head, _, text = address.partition(",")
+        kind = head.removeprefix("data:").removesuffix(";base64")
+        self.holder.clear()
+        self.holder.update(type="base64", media_type=kind, data=text)
+        self.key = "data"
 
     @property
     def detail(self) -> Any:
@@ -134,6 +138,8 @@ class ImageRef:
 
         Elsewhere it becomes "auto", because some servers act on it. Where it is defined, "auto" may choose either.
         """
+        if self.holder is self.part.get("source"):  # the Messages API has none
+            return
         if defined and self.detail != "low":
             self.detail = "high"
         elif not defined and self.detail is not None:
@@ -162,51 +168,45 @@ def route_of(method: str, path: str) -> Action:
     return "scan"
 
 
+def is_read(action: Action) -> TypeGuard[ReadApi]:
+    """Whether the images of such a request are read and budgeted."""
+    return action in TURNS
+
+
 def stream_api(action: Action, path: str) -> Api:
     """Whose events a stream has; those of /v1/completions end as those of chat completions do."""
-    if action in READ:
+    if is_read(action):
         return action
     return "chat" if path.lower().rstrip("/").endswith("/completions") else "other"
 
 
 def may_hold_image(body: bytes) -> bool:
     """A cheap check of a JSON body without false negatives: a key or a value begins so, or is escaped."""
-    return len(body) > _SEARCHED or b"\\u" in body or b"\x00" in body or _MAY.search(body) is not None
+    return len(body) > SEARCHED or b"\\u" in body or b"\x00" in body or _MAY.search(body) is not None
 
 
-def other_may_hold_image(body: bytes) -> bool:
-    """The same check for a body of any other path and format."""
-    is_json = body.removeprefix(_MARK).lstrip()[:1] in (b"{", b"[", b'"')
-    return may_hold_image(body) if is_json else raw_may_hold_image(body)
-
-
-def raw_may_hold_image(body: bytes) -> bool:
-    """Whether a body that is not JSON (a form, lines of JSON, another encoding) may hold an image; a long one may."""
-    if len(body) > _SEARCHED >> 4 or b"\x00" in body[:4]:
-        return True
-    return _RAW.search(body) is not None or _RAW_NAMES.search(body) is not None
-
-
-def find_images(record: Any, turns: str | None) -> FoundImages:
-    """Everything in a parsed body that is or may be an image; ``turns``: the key of what is read, if anything is."""
-    found = FoundImages()
+def find_images(record: Any, api: Api) -> FoundImages:
+    """Everything in a parsed body that is or may be an image; those of the API ``other`` are all unread."""
+    found, turns = FoundImages(), TURNS.get(api)
     whole = record if isinstance(record, dict) else {"": record}
     body = {key: value for key, value in whole.items() if key not in _NOT_READ}
-    for key, value in _look(body, False, found):
+    for key, value in _look(body, "other", found):
+        read: Api = api if key == turns else "other"
         stack = [value]
         while stack:  # objects in reading order
             item = stack.pop()
             if isinstance(item, dict):
-                stack.extend(reversed([inner for _, inner in _look(item, key == turns, found)]))
+                stack.extend(reversed([inner for _, inner in _look(item, read, found)]))
             elif isinstance(item, list):
                 stack.extend(reversed(item))
     return found
 
 
-def _look(item: dict[str, Any], read: bool, found: FoundImages) -> list[tuple[str, Any]]:
-    """Add what one object holds itself; returns what is to be looked at inside it."""
-    ref = _image_url(item) if read and "image_url" in item else None
-    kind = item.get("type")
+def _look(item: dict[str, Any], api: Api, found: FoundImages) -> list[tuple[str, Any]]:
+    """Add what one object holds itself; returns what is to be looked at inside it. ``api``: whose images are read."""
+    ref, kind, key_of_image = None, item.get("type"), "source" if api == "messages" else "image_url"
+    if api != "other" and key_of_image in item:
+        ref = _source(item) if api == "messages" else _image_url(item)
     if ref is not None:
         found.images.append(ref)
         found.parameters += [key for key, value in ref.holder.items() if key in ENGINE_PARAMETERS and value]
@@ -215,8 +215,10 @@ def _look(item: dict[str, Any], read: bool, found: FoundImages) -> list[tuple[st
         return []
     inside: list[tuple[str, Any]] = []
     for key, value in item.items():
-        if key == "image_url" and read:
-            found.unread += [] if ref is not None else ["an image_url without an address"]
+        if ref is not None and key == key_of_image:
+            continue
+        if key == "image_url" and api in ("chat", "responses"):
+            found.unread.append("an image_url without an address")
         elif key in ENGINE_PARAMETERS and value:
             found.parameters.append(key)
         elif _names_image(key, value):
@@ -238,6 +240,22 @@ def _image_url(item: dict[str, Any]) -> ImageRef | None:
     if address is None and (item.get("file_id") or item.get("uuid")):
         return None
     raise Refused(422, "bad_image_url", "an image_url is neither an address nor an object with a url")
+
+
+def _source(item: dict[str, Any]) -> ImageRef | None:
+    """The image of a block of the Messages API; None for an uploaded file and for any other kind of source."""
+    source = item["source"]
+    if item.get("type") != "image" or not isinstance(source, dict):
+        return None
+    kind = source.get("type", "base64")  # vLLM takes a source without a type for base64
+    if kind not in ("base64", "url"):
+        return None
+    key, other = ("url", "data") if kind == "url" else ("data", "url")
+    if not isinstance(source.get(key), str) or source.get(other):
+        raise Refused(422, "bad_image_url", "an image's source has either data or a url, as its type says")
+    if not isinstance(source.get("media_type", ""), str):
+        raise Refused(422, "bad_data_url", "an image's media_type is not a text such as image/png")
+    return ImageRef(item, source, key)
 
 
 def _holds_more(kind: str, item: dict[str, Any]) -> bool:

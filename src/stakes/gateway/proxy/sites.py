@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.scan import route_of
 from stakes.gateway.settings import Settings
 
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
@@ -58,7 +59,7 @@ class SiteGuard:
         if refusal is None:
             await self._app(scope, receive, send)
             return
-        headers, body = refusal.reply()
+        headers, body = refusal.reply(route_of(scope["method"], scope["path"]))
         await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -49,6 +49,7 @@ _LAST_EVENT = {  # a line break within the JSON of an event is escaped, so that 
     "responses": re.compile(
         rb"\n(?:event: ?|data: ?\{\"type\": ?\")(?:response\.(?:completed|incomplete|failed)|error)\b"
     ),
+    "messages": re.compile(rb"\n(?:event: ?|data: ?\{\"type\": ?\")(?:message_stop|error)\b"),
 }
 _LONGEST_EVENT = 64  # bytes of such a line
 _AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
@@ -86,7 +87,7 @@ class Upstream:
     def __init__(self, settings: Settings, authenticator: Authenticator, metrics: Metrics) -> None:
         self._timeouts, self._authenticator, self._metrics = settings.timeouts, authenticator, metrics
         self._answers_browsers = settings.answers_browsers
-        self.base = settings.upstream.rstrip("/")
+        self.base, self._auth = settings.upstream.rstrip("/"), settings.upstream_auth
         self._root = self.base.removesuffix("/v1")
         self.session: aiohttp.ClientSession  # the connection pool; set by ``open``
         self._url = lru_cache(maxsize=256)(self._build)
@@ -144,7 +145,9 @@ class Upstream:
             if name not in dropped and not name.startswith(b"x-stakes-"):
                 out.add(name.decode("latin-1"), value.decode("latin-1"))
         if self._authenticator.upstream is not None:
-            out["authorization"] = self._authenticator.upstream.decode("latin-1")
+            key = self._authenticator.upstream.decode("latin-1")
+            bearer = self._auth == "bearer"
+            out["authorization" if bearer else self._auth] = key if bearer else key.removeprefix("Bearer ")
         return out
 
     async def status(self, address: str, seconds: float) -> int:
@@ -234,7 +237,7 @@ class Upstream:
 
 
 class StreamEnd:
-    """Looks for the last event of a stream: ``[DONE]`` of chat completions, or the end of a response.
+    """Looks for the last event of a stream: ``[DONE]`` of chat completions, the end of a response or of a message.
 
     ``reached``: it was seen. ``missing``: it should come and was not seen; never of other APIs or compressed streams.
     """

@@ -10,10 +10,12 @@ that reads only the last image of a conversation (``local_server``) states how m
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stakes.gateway.monitoring.metrics import Metrics
-from stakes.gateway.proxy.decide import RequestPlan
+from stakes.gateway.proxy.decide import RequestPlan, may_have_read
+
+if TYPE_CHECKING:
+    from stakes.gateway.monitoring.metrics import Metrics
 
 MOST_BYTES = 1 << 20  # of a response that is kept to be read; usage is at its end
 _TAIL = 1 << 16
@@ -54,17 +56,19 @@ class UsageReader:
         return next((count for one in self._candidates() if (count := _count(_details(one, "images_left_out")))), 0)
 
     def usage(self) -> Usage:
-        """The model and the tokens that the response states."""
+        """The model and the tokens that the response states; a stream of messages states them in two events."""
+        found: dict[str, Any] = {}
         for one in self._candidates():
-            inner = _get(one, "response") or one
+            inner = _inner(one)
             used, model = _get(inner, "usage"), _get(inner, "model")
             if isinstance(used, dict):
-                counts = [
-                    _count(used.get(f"{new}_tokens", used.get(f"{old}_tokens")))
-                    for new, old in (("input", "prompt"), ("output", "completion"))
-                ]
-                return Usage(model if isinstance(model, str) else None, *counts)
-        return Usage()
+                stated = {
+                    "model": model if isinstance(model, str) else None,
+                    "input_tokens": _input_tokens(used),
+                    "output_tokens": _count(used.get("output_tokens", used.get("completion_tokens"))),
+                }
+                found = {name: value for name, value in stated.items() if value is not None} | found
+        return Usage(**found)
 
     def _candidates(self) -> Iterator[Any]:
         """The parts of the response that may state usage, the last first."""
@@ -90,9 +94,20 @@ def image_tokens(answer: Any) -> int | None:
     return _count(_details(answer, "image_tokens") if stated is None else stated)
 
 
+def _inner(answer: Any) -> Any:
+    """What states the usage: the events of the responses and messages APIs carry it inside."""
+    return _get(answer, "response") or _get(answer, "message") or answer
+
+
+def _input_tokens(used: dict[str, Any]) -> int | None:
+    """All tokens of the prompt; the messages API counts those that it read from or wrote to its cache apart."""
+    tokens = _count(used.get("input_tokens", used.get("prompt_tokens")))
+    cached = [_count(used.get(f"cache_{what}_input_tokens")) for what in ("read", "creation")]
+    return None if tokens is None else tokens + sum(filter(None, cached))
+
+
 def _details(answer: Any, key: str) -> Any:
-    inner = _get(answer, "response") or answer  # the events of the responses API carry it inside
-    usage = _get(inner, "usage")
+    usage = _get(_inner(answer), "usage")
     return _get(_get(usage, "prompt_tokens_details") or _get(usage, "input_tokens_details"), key)
 
 
@@ -104,18 +119,15 @@ def _get(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
 
 
-def settle_request(metrics: Metrics, plan: RequestPlan, status: int) -> None:
-    """Settle and count a request whose response has begun.
-
-    A status 4xx or 503 refuses the request, so that no model read the images. After any other error one may have.
-    """
+def settle_request(metrics: "Metrics", plan: RequestPlan, status: int) -> None:
+    """Settle and count a request whose response has begun."""
     metrics.requests.labels(plan.tier, plan.outcome if status < 400 else "upstream_refused").inc()
     if not plan.decided:
         metrics.undecided.inc()
-    settle_images(metrics, plan, read=not (400 <= status < 500 or status == 503))
+    settle_images(metrics, plan, read=may_have_read(status))
 
 
-def settle_images(metrics: Metrics, plan: RequestPlan, read: bool) -> None:
+def settle_images(metrics: "Metrics", plan: RequestPlan, read: bool) -> None:
     """Book and count the images if the model may have read them (``read``), or else return the grant."""
     plan.settle(read)
     if not read:
@@ -134,7 +146,7 @@ def settle_images(metrics: Metrics, plan: RequestPlan, read: bool) -> None:
         metrics.tokens.labels(plan.tier, "saved").inc(max(0, native - predicted))
 
 
-def compare_usage(metrics: Metrics, plan: RequestPlan, reader: UsageReader | None) -> int | None:
+def compare_usage(metrics: "Metrics", plan: RequestPlan, reader: UsageReader | None) -> int | None:
     """Count whether the server agrees with the prediction; returns its count, None where it states none."""
     if reader is None or plan.expected is None:
         return None

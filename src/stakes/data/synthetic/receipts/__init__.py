@@ -1,27 +1,34 @@
 """Synthetic receipts of shops, restaurants and stations of many countries: long, narrow, small print, many numbers.
 
 A receipt is a bill whose numbers add up, written as blocks of lines, wrapped to its paper and printed. Training pages
-are worn (``wear``); calibration and test pages are scanned as forms are.
+are worn (``wear``); calibration and test pages are scanned as forms are. Amounts, dates and identifiers are the
+high-tier answers; names, addresses and times the low-tier ones.
+
+    countries.py, shops.py, wording.py    formats, names and words
+    bill.py, blocks.py                    the amounts, and the blocks of lines that print them
+    look.py, lines.py, paper.py           typefaces, line breaking, the canvas and its bend
+    wear.py                               what makes training pages hard to read
 """
 
+from dataclasses import replace
+
 from PIL import Image
-from training.receipts import wear
-from training.receipts.blocks import articles, closing, document, merchant, tax_table
-from training.receipts.lines import Line, center, gap, height, print_lines, span, wrap
-from training.receipts.look import LARGE, SIZES, Look, Size, canvas_size, draw_look
-from training.receipts.roll import Paper, Roll, Warp
-from training.receipts.sums import Bill, card_slip, sums
-from training.receipts.wording import QUESTIONS, Till
 
 from stakes.data.synthetic.canvas import Canvas, scan
 from stakes.data.synthetic.dice import Dice
+from stakes.data.synthetic.receipts import wear
+from stakes.data.synthetic.receipts.bill import Bill, card_slip, sums
+from stakes.data.synthetic.receipts.blocks import articles, closing, document, merchant, tax_table
+from stakes.data.synthetic.receipts.lines import Line, center, gap, height, print_lines, span, wrap
+from stakes.data.synthetic.receipts.look import LARGE, SIZES, Look, canvas_size, draw_look
+from stakes.data.synthetic.receipts.paper import InkCanvas, Paper, Rectangle, Size, Warp
+from stakes.data.synthetic.receipts.wording import IMPORTANT, QUESTIONS, Till
 
 __all__ = ["FIELDS", "SIZES", "paint"]
 
 FIELDS = tuple(QUESTIONS)
 LEGIBLE = 0.3  # the share of an answer's ink that must be left
 NARROWEST, PALEST = 4.5, 60  # of small print: mean width of a letter in pixels, level of the ink
-IMPORTANT = ("total", "date", "company")  # their answers stay free of marks
 
 
 def paint(dice: Dice, density: float) -> Canvas:
@@ -29,23 +36,26 @@ def paint(dice: Dice, density: float) -> Canvas:
     till, look = Till.draw(dice), draw_look(dice, density)
     bill = Bill.draw(dice, till.country)
     lines = _lines(till, bill)
-    plain = [line.restyled(scale=1.0, bold=False, wide=False) for line in lines]
-    line_width = look.chars * look.letter_width  # in units of the type size
-    rough = 1.05 * height(wrap(plain, look, 20, line_width * 20), look.leading)
-    size = canvas_size(dice, 0.92 * rough / line_width)
+    size = canvas_size(dice, _aspect(look, lines))
     paper = None
     if dice.training and dice.chance(0.15):
         size = dice.choice(LARGE)
         paper = _small_paper(dice, look, lines, size)
     paper = paper or _paper(dice, look, lines, size)
-    roll = Roll(size, dice)
-    print_lines(roll, wrap(lines, look, paper.point, paper.width), look, paper)
+    canvas = InkCanvas(size, dice)
+    print_lines(canvas, wrap(lines, look, paper.point, paper.width), look, paper)
     if dice.training:
-        roll.image = _worn(roll, look, paper)
+        canvas.image = _worn(canvas, look, paper)
     else:
         white = Image.new("RGB", size, (255, 255, 255))
-        roll.image = scan(Image.composite(Image.new("RGB", size, look.ink), white, roll.ink), dice)
-    return roll
+        canvas.image = scan(Image.composite(Image.new("RGB", size, look.ink), white, canvas.ink), dice)
+    return canvas
+
+
+def _aspect(look: Look, lines: list[Line]) -> float:
+    """Height over width of the canvas that a receipt needs, about: all lines in plain type at 20 pixels."""
+    plain = [replace(line, scale=1.0, bold=False, wide=False) for line in lines]
+    return 0.92 * (1.05 * height(wrap(plain, look, 20, look.line_width * 20), look.leading)) / look.line_width
 
 
 def _lines(till: Till, bill: Bill) -> list[Line]:
@@ -79,7 +89,7 @@ def _title(till: Till) -> list[Line]:
     if not dice.chance(0.55):
         return []
     line = center(span(till.label("title")))
-    line = line.restyled(bold=dice.chance(0.4), scale=dice.choice((1.0, 1.0, 1.2)))
+    line = replace(line, bold=dice.chance(0.4), scale=dice.choice((1.0, 1.0, 1.2)))
     return [gap(0.4), line, gap(0.4)]
 
 
@@ -88,15 +98,14 @@ def _paper(dice: Dice, look: Look, lines: list[Line], size: Size) -> Paper:
     width, tall = size
     shares = (dice.uniform(0.86, 1.0), dice.uniform(0.6, 0.86), dice.uniform(0.4, 0.6), 1.06)
     share = dice.weighted(shares, (6, 1.2, 0.5, 4)) if dice.training else 1.06  # of the canvas; 1.06: no edge in view
-    line_width = look.chars * look.letter_width
     inner = width * min(1.0, share) * dice.uniform(0.78, 0.97)
-    point = inner / line_width
+    point = inner / look.line_width
     for _ in range(3):
         needed = height(wrap(lines, look, point, inner), look.leading)
         if needed * point <= tall * 0.97 or point <= 9:
             break
         point *= max(0.7, min(0.97, tall * 0.97 / (needed * point)))
-        inner = min(inner, point * line_width)
+        inner = min(inner, point * look.line_width)
     point = max(9.0, point)
     left = (width - inner) * (0.5 if dice.chance(0.7) else dice.uniform(0.15, 0.85))
     used = min(tall * 1.0, needed * point)
@@ -104,7 +113,7 @@ def _paper(dice: Dice, look: Look, lines: list[Line], size: Size) -> Paper:
     top = max(2.0, min(top, tall - used))
     margin = width * share - inner
     edge = (left - margin / 2, top - dice.uniform(5, 40), left + inner + margin / 2, top + used + dice.uniform(5, 90))
-    return Paper(point, (left, top), inner, edge if share < 1.05 else (-90.0, -90.0, width + 90.0, tall + 90.0))
+    return Paper(point, (left, top), inner, edge if share < 1.05 else _out_of_view(size))
 
 
 def _small_paper(dice: Dice, look: Look, lines: list[Line], size: Size) -> Paper | None:
@@ -118,24 +127,29 @@ def _small_paper(dice: Dice, look: Look, lines: list[Line], size: Size) -> Paper
     left, top = dice.uniform(0.02, 0.98) * (width - inner), dice.uniform(0, 0.7) * (tall - used) + 2
     sides, below = dice.uniform(4, 40), dice.uniform(5, 90)
     edge = (left - sides, top - dice.uniform(5, 40), left + inner + sides, top + used + below)
-    return Paper(point, (left, top), inner, edge if dice.chance(0.4) else (-90.0, -90.0, width + 90.0, tall + 90.0))
+    return Paper(point, (left, top), inner, edge if dice.chance(0.4) else _out_of_view(size))
 
 
-def _worn(roll: Roll, look: Look, paper: Paper) -> Image.Image:
+def _out_of_view(size: Size) -> Rectangle:
+    """Edges of a paper that covers the canvas, bent or not."""
+    return -90.0, -90.0, size[0] + 90.0, size[1] + 90.0
+
+
+def _worn(canvas: InkCanvas, look: Look, paper: Paper) -> Image.Image:
     """The picture of a worn receipt. Boxes and glyphs follow the bend of the paper."""
-    dice, size = roll.dice, (roll.width, roll.height)
-    printed = roll.ink.copy()
-    roll.ink = wear.strokes(dice, roll.ink, paper.point)
-    roll.drop_faded(printed, LEGIBLE)
-    ink = wear.show_through(dice, roll.ink) if dice.chance(0.06) else roll.ink
+    dice, size = canvas.dice, (canvas.width, canvas.height)
+    printed = canvas.ink.copy()
+    canvas.ink = wear.strokes(dice, canvas.ink, paper.point)
+    canvas.drop_faded(printed, LEGIBLE)
+    ink = wear.show_through(dice, canvas.ink) if dice.chance(0.06) else canvas.ink
     left, top, right, bottom = paper.edge
     outline = [(left, top), (left, bottom), (right, bottom), (right, top)]
     if dice.chance(0.8):
         warp = Warp.draw(dice, size)
-        roll.bend(warp)
+        canvas.bend(warp)
         ink, outline = warp.apply(ink), warp.outline(paper.edge)
     ground = wear.surface(dice, size, outline)
     image = Image.composite(Image.new("RGB", size, look.ink), ground, ink)
-    answers = [q.box for q in roll.questions if q.field in IMPORTANT and q.box]
-    wear.mark(dice, image, paper.point, answers)
+    answers = [q.box for q in canvas.questions if q.field in IMPORTANT and q.box]
+    wear.add_marks(dice, image, paper.point, answers)
     return wear.capture(dice, image, paper.point)

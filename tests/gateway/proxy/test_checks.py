@@ -11,8 +11,8 @@ import pytest
 from tests.gateway.gateways import PAGE, ask, gateway, image_part, text_part
 from tests.gateway.upstream import Upstream
 
+from stakes.gateway.proxy.checks import check_json
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.json_limits import check_json
 from stakes.gateway.settings import Limits
 
 BEGIN = b'{"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "'

@@ -2,11 +2,11 @@
 
 One smooth map moves pixels, glyphs and boxes alike.
 
-    roll = Roll((560, 1176), dice)
-    roll.put(40, 60, "4.20", face("VeraMono", 18), questions, whole="4.20")
+    canvas = InkCanvas((560, 1176), dice)
+    canvas.put(40, 60, "4.20", face("VeraMono", 18), questions, whole="4.20")
     warp = Warp.draw(dice, (560, 1176))
-    roll.bend(warp)                        # moves boxes and glyphs
-    image = warp.apply(image)              # moves pixels: bilinear, in a mesh of quads
+    canvas.bend(warp)                      # moves boxes and glyphs
+    ink = warp.apply(canvas.ink)           # moves pixels: bilinear, in a mesh of quads
 """
 
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ from math import cos, pi, radians, sin
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
-from training.receipts.look import Size
 
-from stakes.data.synthetic.canvas import BLACK, Canvas, Color
+from stakes.data.synthetic.canvas import Canvas, Color
 from stakes.data.synthetic.dice import Dice
 from stakes.data.synthetic.page import Box, Glyph, Page, Question
-from stakes.data.synthetic.typefaces import PAD, Face
+from stakes.data.synthetic.typefaces import Face
 
+Size = tuple[int, int]
 Points = npt.NDArray[np.float64]
 Rectangle = tuple[float, float, float, float]  # left, top, right, bottom
 
@@ -103,7 +103,7 @@ class Warp:
         return list(zip(a.tolist(), b.tolist(), strict=True))
 
 
-class Roll(Canvas):
+class InkCanvas(Canvas):
     """A canvas whose ``ink`` layer holds the print alone, so that wear can act on it before the paper is added."""
 
     def __init__(self, size: Size, dice: Dice) -> None:
@@ -113,15 +113,9 @@ class Roll(Canvas):
         self._first: dict[str, int] = {}  # answer -> index of its first question
         self._warp: Warp | None = None
 
-    def text(self, x: float, y: float, text: str, face: Face, ink: Color = BLACK, question: int = -1) -> float:
-        """Print text into the ink layer; the color is added with the paper."""
-        del ink
-        x, y = round(x), round(y)
-        if not text:
-            return x
-        self.pen.bitmap((x - PAD, y), face.mask(text), fill=255)
-        self._runs.append((x, y + face.middle, text, face, question))
-        return x + face.width(text)
+    def text(self, x: float, y: float, text: str, face: Face, ink: Color | int = 255, question: int = -1) -> float:
+        """Print text into the ink layer, where 255 is full coverage; the color is added with the paper."""
+        return super().text(x, y, text, face, ink, question)
 
     def put(self, x: float, y: float, text: str, face: Face, questions: tuple[Question, ...], whole: str) -> float:
         """Print text and add the questions about it. Later parts of the answer ``whole`` extend the boxes of these."""

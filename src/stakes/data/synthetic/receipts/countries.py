@@ -12,17 +12,13 @@ In templates ``#`` is a digit, ``%`` a digit from 1 to 9 and ``@`` a capital let
 from dataclasses import dataclass
 
 from stakes.data.synthetic.dice import Dice
-from stakes.data.synthetic.values import MONTHS, digits, letters
+from stakes.data.synthetic.values import LONG_MONTHS, MONTHS, digits, letters
 
 DAY_FIRST = ("d/m/Y", "d/m/Y", "d/m/Y", "d-m-Y", "d-m-Y", "d.m.Y", "d/m/y", "d-m-y", "d b Y", "d-b-Y", "j/n/Y", "d B Y")
 DAY_DOTS = ("d.m.Y", "d.m.Y", "d.m.Y", "d.m.y", "d.m.y", "j.n.Y", "d-m-Y", "d/m/Y", "d.m. Y")
 DAY_SLASH = ("d/m/Y", "d/m/Y", "d/m/y", "d/m/y", "d-m-Y", "d-m-y", "d.m.Y", "j/n/Y", "d b Y")
 MONTH_FIRST = ("m/d/Y", "m/d/Y", "m/d/y", "m/d/y", "n/j/Y", "n/j/y", "b d, Y", "b j, Y", "m-d-Y", "d b y", "B j, Y")
 YEAR_FIRST = ("Y-m-d", "Y-m-d", "Y/m/d", "y-m-d", "Y.m.d", "d/m/Y", "Ymd")
-LONG_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
 SYMBOLS = ("$", "HK$", "S$", "A$", "NZ$", "R$", "£", "€", "*", "P", "R")  # mostly printed without a space
 OTHER_DATES = ("d/m/Y", "Y-m-d", "d-b-y", "d B Y", "d.m.Y", "m/d/Y", "B j, Y", "d b Y", "d-m-y", "Y/m/d")
 
@@ -138,16 +134,16 @@ class AmountStyle:
         text = text.replace(",", "t").replace(".", self.decimal).replace("t", self.thousands)
         return f"-{text}" if amount < -1e-9 else text
 
-    def around(self, printed: bool) -> tuple[str, str]:
-        """What is printed before and behind an amount."""
-        if not self.currency or not (printed or self.everywhere):
+    def around(self, marked: bool) -> tuple[str, str]:
+        """The currency before and behind an amount; ``marked``: printed even where it is not ``everywhere``."""
+        if not self.currency or not (marked or self.everywhere):
             return "", ""
         return ("", f"{self.space}{self.currency}") if self.after else (f"{self.currency}{self.space}", "")
 
 
-def price(dice: Dice, country: Country, low: float = -0.9, high: float = 2.3) -> float:
-    """The price of one article: 0.15 to 200, rarely more; often ending in .99, .95 or .50."""
-    amount = float(10 ** dice.uniform(low, high))
+def price(dice: Dice, country: Country, most: float) -> float:
+    """The price of one article: 0.15 to 10 ** most, rarely more; often ending in .99, .95 or .50."""
+    amount = float(10 ** dice.uniform(-0.9, most))
     if dice.chance(0.02):
         amount = float(10 ** dice.uniform(2.0, 3.3))
     if country.language == "id":

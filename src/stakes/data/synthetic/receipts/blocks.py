@@ -1,11 +1,12 @@
 """The blocks of a receipt around its sums: merchant, document data, articles, tax table and closing lines."""
 
-from training.receipts import shops
-from training.receipts.countries import clock, code, date, receipt_number
-from training.receipts.lines import Cell, Line, Span, center, gap, left, pair, span
-from training.receipts.sums import Bill, Item
-from training.receipts.wording import Till
+from dataclasses import replace
 
+from stakes.data.synthetic.receipts import shops
+from stakes.data.synthetic.receipts.bill import Article, Bill
+from stakes.data.synthetic.receipts.countries import clock, code, date, receipt_number
+from stakes.data.synthetic.receipts.lines import Cell, Line, Span, center, gap, left, pair, span
+from stakes.data.synthetic.receipts.wording import Till
 from stakes.data.synthetic.values import digits, letters
 
 NOTES = ("Claim", "File", "Page", "Scan", "Voucher", "Job", "EXPENSE", "COST CENTER", "ref.", "no.", "project")
@@ -18,9 +19,9 @@ def merchant(till: Till) -> list[Line]:
     shop = shop.title() if dice.chance(0.3 if till.title else 0.12) else shop
     scale = dice.weighted((1.0, 1.15, 1.3, 1.6), (5, 2, 2, 1))
     name = center(span(shop, *till.questions("company")))
-    name = name.restyled(scale=scale, bold=dice.chance(0.4), wide=dice.chance(0.2))
+    name = replace(name, scale=scale, bold=dice.chance(0.4), wide=dice.chance(0.2))
     if dice.training and dice.chance(0.5):
-        name = name.restyled(broken=True, wide=dice.chance(0.45))
+        name = replace(name, broken=True, wide=dice.chance(0.45))
     lines = [*_above(till), name]
     if dice.chance(0.35):
         lines.append(_registration(till))
@@ -38,15 +39,15 @@ def _above(till: Till) -> list[Line]:
     style = dice.randrange(10)
     if style == 0:
         logo = dice.choice((str.lower, str.upper, str.title))(shops.word(dice))
-        return [center(span(logo)).restyled(scale=dice.uniform(1.5, 2.8), foreign=dice.chance(0.7)), gap(0.6)]
+        return [replace(center(span(logo)), scale=dice.uniform(1.5, 2.8), foreign=dice.chance(0.7)), gap(0.6)]
     if style == 1:
-        return [center(span(digits(dice, dice.randint(3, 6)))).restyled(scale=1.4), gap(0.3)]
+        return [replace(center(span(digits(dice, dice.randint(3, 6)))), scale=1.4), gap(0.3)]
     if style == 2:
         return [center(span(till.case(dice.choice(("WELCOME", "WELCOME TO", "*** COPY ***", "CUSTOMER COPY")))))]
     if style == 3:
         note = span(f"{dice.choice(NOTES)} {digits(dice, dice.randint(1, 5))}")
-        line = (center(note) if dice.chance(0.7) else left(note)).restyled(scale=dice.uniform(1.1, 1.8), foreign=True)
-        return [line, gap(dice.uniform(0.2, 2))]
+        line = center(note) if dice.chance(0.7) else left(note)
+        return [replace(line, scale=dice.uniform(1.1, 1.8), foreign=True), gap(dice.uniform(0.2, 2))]
     return []
 
 
@@ -109,24 +110,18 @@ def document(till: Till) -> list[Line]:
     number = span(receipt_number(dice), *till.questions("number"))
     extra = _extra_entries(till)
     layout = dice.weighted(("labeled", "bare", "two", "below"), (6, 2, 2, 0.7))
-    timed = dice.chance(0.65)
+    timed = dice.chance(0.65)  # the time follows the date
     if layout == "bare":
-        tail = " ".join(dice.choice((digits(dice, 2), f"{letters(dice, 1)}{digits(dice, 1)}")) for _ in range(2))
-        when = [day, *([span(dice.choice((" ", "  ", " - "))), hour] if timed else [])]
-        rows = [left(*when, span(f" {tail}")), pair((span(f"{till.label('number')} "), number), ())]
-        rows = [dice.choice((left, center))(*when) if dice.chance(0.5) else rows[0], rows[1]]
+        rows = _bare(till, day, hour if timed else None, number)
     elif layout == "below":
-        columns = [(till.label("date"), day), (till.label("time"), hour), (till.label("number"), number)]
-        stops = (0.0, 0.36, 0.62)
-        rows = [Line(tuple(Cell(x, "l", (span(name),)) for x, (name, _) in zip(stops, columns, strict=True)))]
-        rows.append(Line(tuple(Cell(x, "l", (value,)) for x, (_, value) in zip(stops, columns, strict=True))))
+        rows = _below(till, {"date": day, "time": hour, "number": number})
     elif layout == "two":
-        entries = [(till.label("number"), number), (till.label("date"), day), (till.label("time"), hour), *extra]
-        rows, extra = _two_columns(till, entries), []
+        entries = [(till.label("number"), number), (till.label("date"), day), (till.label("time"), hour)]
+        rows, extra = _two_columns(till, [*entries, *extra]), []
     else:
         weekday = dice.choice(("", "", "", dice.choice(("MON ", "FRI ", "TUESDAY ", "SAT, ", "SUN "))))
-        when = [span(weekday), day, *([span(dice.choice((" ", "  ", " / "))), hour] if timed else [])]
-        labeled = [(till.label("number"), (number,)), (till.label("date"), tuple(when))]
+        when = (span(weekday), day, *((span(dice.choice((" ", "  ", " / "))), hour) if timed else ()))
+        labeled = [(till.label("number"), (number,)), (till.label("date"), when)]
         if not timed and dice.chance(0.4):
             labeled.append((till.label("time"), (hour,)))
         rows, extra = _labeled(till, [*labeled, *((name, (value,)) for name, value in extra)]), []
@@ -134,6 +129,26 @@ def document(till: Till) -> list[Line]:
     if dice.chance(0.4) and layout != "below":
         dice.shuffle(rows)
     return rows
+
+
+def _bare(till: Till, day: Span, hour: Span | None, number: Span) -> list[Line]:
+    """The date without a label, sometimes before codes of the till, and the number."""
+    dice = till.dice
+    codes = " ".join(dice.choice((digits(dice, 2), f"{letters(dice, 1)}{digits(dice, 1)}")) for _ in range(2))
+    when = (day, *((span(dice.choice((" ", "  ", " - "))), hour) if hour else ()))
+    numbered = pair((span(f"{till.label('number')} "), number), ())
+    dated = dice.choice((left, center))(*when) if dice.chance(0.5) else left(*when, span(f" {codes}"))
+    return [dated, numbered]
+
+
+def _below(till: Till, values: dict[str, Span]) -> list[Line]:
+    """Labels in one line and their values below them."""
+    stops = (0.0, 0.36, 0.62)
+    labels = [span(till.label(key)) for key in values]
+    return [
+        Line(tuple(Cell(x, "l", (text,)) for x, text in zip(stops, texts, strict=True)))
+        for texts in (labels, values.values())
+    ]
 
 
 def _extra_entries(till: Till) -> list[tuple[str, Span]]:
@@ -189,11 +204,11 @@ def articles(till: Till, bill: Bill) -> list[Line]:
         else:
             lines.append(pair((span(heads[0]),), (span(heads[3] + currency),)))
         lines.append(till.rule())
-    names = [i.name for i in bill.items]
-    for index, item in enumerate(bill.items):
-        unique = names.count(item.name) == 1
+    names = [one.name for one in bill.articles]
+    for index, one in enumerate(bill.articles):
+        unique = names.count(one.name) == 1
         field = "item" if index == 0 else "last" if index == len(names) - 1 else ""
-        lines += _article(till, item, layout, unique, field)
+        lines += _article(till, one, layout, unique, field)
     return lines
 
 
@@ -203,15 +218,15 @@ def _table_row(stops: tuple[float, ...], texts: list[str]) -> Line:
     return Line(tuple(cells))
 
 
-def _article(till: Till, item: Item, layout: str, unique: bool, field: str) -> list[Line]:
+def _article(till: Till, article: Article, layout: str, unique: bool, field: str) -> list[Line]:
     """One article in one or two lines. ``field`` asks for its name, as the first or last one."""
     dice, amounts = till.dice, till.amounts
-    shown = till.case(item.name)
+    shown = till.case(article.name)
     priced = till.questions("price", shown) if unique and dice.chance(0.6) else ()
     name = span(shown, *(till.questions(field) if field and dice.chance(0.5) else ()))
     flag = dice.choice(("", "", "", " A", " B", " 1", " *", " T", " V"))
-    gross = (span(amounts.write(item.amount), *priced), span(flag))
-    each, many = amounts.write(item.price), item.quantity
+    gross = (span(amounts.write(article.amount), *priced), span(flag))
+    each, many = amounts.write(article.price), article.quantity
     barcode = digits(dice, dice.choice((4, 5, 8, 13))) if layout == "code" else ""
     if layout == "one":
         lead = dice.choice(("", f"{many} ", f"{many}X ", f"{many} x ")) if many == 1 else f"{many} "
@@ -223,8 +238,8 @@ def _article(till: Till, item: Item, layout: str, unique: bool, field: str) -> l
         times = dice.choice((" x ", " X ", " @ ", "x", " * "))
         second = f"{barcode}   {many}{times}{each}" if barcode else f"  {many}{times}{each}"
         lines = [left(name), pair((span(second),), gross)]
-    if item.discount:
-        lines.append(pair((span(f"  {till.label('discount')}"),), (span(amounts.write(-item.discount)),)))
+    if article.discount:
+        lines.append(pair((span(f"  {till.label('discount')}"),), (span(amounts.write(-article.discount)),)))
     return lines
 
 

@@ -3,18 +3,18 @@
 A line that is too long is broken between words. Cells that would touch go to lines of their own.
 
     lines = [center(span("CORNER BAKERY")), rule("-"), pair((span("TOTAL"),), (span("4.20", question),))]
-    print_lines(roll, wrap(lines, look, paper.point, paper.width), look, paper)
+    print_lines(canvas, wrap(lines, look, paper.point, paper.width), look, paper)
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-
-from training.receipts.look import Look, face
-from training.receipts.roll import Paper, Roll
+from typing import Literal
 
 from stakes.data.synthetic.page import Question
-from stakes.data.synthetic.typefaces import SMALLEST, Face
+from stakes.data.synthetic.receipts.look import Look
+from stakes.data.synthetic.receipts.paper import InkCanvas, Paper
+from stakes.data.synthetic.typefaces import Face, face
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Cell:
     """Spans next to each other, with the left end ("l"), center ("c") or right end ("r") at a fraction of the width."""
 
     at: float
-    anchor: str
+    anchor: Literal["l", "c", "r"]
     spans: tuple[Span, ...]
 
     @property
@@ -50,13 +50,9 @@ class Line:
     wide: bool = False  # in double-width letters
     broken: bool = False  # where too long, broken into lines of the same letters instead of printed smaller
     foreign: bool = False  # in another typeface than the till's: a logo, a note typed onto the image
-    kind: str = "text"  # "text", "rule", "gap", "barcode"
+    kind: Literal["text", "rule", "gap", "barcode"] = "text"
     fill: str = ""  # the characters that a rule repeats; a rule without is drawn
     height: float = 0.0  # of a gap, in lines
-
-    def restyled(self, **changes: float | bool) -> "Line":
-        """The same line in another size or weight."""
-        return replace(self, **changes)  # type: ignore[arg-type]
 
 
 def span(text: str, *questions: Question) -> Span:
@@ -106,7 +102,7 @@ def wrap(lines: list[Line], look: Look, size: float, width: float) -> list[Line]
             continue
         letters = _face(look, line, size)
         if (line.scale > 1 or line.wide) and _too_long(line, letters, width):
-            line = line.restyled(scale=min(line.scale, 1.15), wide=False)
+            line = replace(line, scale=min(line.scale, 1.15), wide=False)
             letters = _face(look, line, size)
         for part in _separate(line, letters, width):
             if len(part.cells) == 1:
@@ -180,33 +176,33 @@ def _pieces(part: Span, letters: Face, width: float) -> list[Span]:
 def _face(look: Look, line: Line, size: float) -> Face:
     """The typeface of a line."""
     if line.foreign:
-        return face(look.foreign, max(SMALLEST, round(size * line.scale)))
+        return face(look.foreign, round(size * line.scale))
     return look.face(size * line.scale, line.bold, line.wide)
 
 
-def print_lines(roll: Roll, lines: list[Line], look: Look, paper: Paper) -> None:
+def print_lines(canvas: InkCanvas, lines: list[Line], look: Look, paper: Paper) -> None:
     """Print the lines from the paper's origin down."""
     start, y = paper.origin
     for line in lines:
         step = paper.point * height([line], look.leading)
         if line.kind == "rule":
-            _print_rule(roll, line.fill, look, paper, y)
+            _print_rule(canvas, line.fill, look, paper, y)
         elif line.kind == "barcode":
-            roll.barcode((start + paper.width * 0.2, y + 2, start + paper.width * 0.8, y + step * 0.8))
+            canvas.barcode((start + paper.width * 0.2, y + 2, start + paper.width * 0.8, y + step * 0.8))
         for cell in line.cells:
             letters = _face(look, line, paper.point)
             x = start + _start(cell, letters, paper.width)
             for part in cell.spans:
-                x = roll.put(x, y, part.text, letters, part.questions, part.whole)
+                x = canvas.put(x, y, part.text, letters, part.questions, part.whole)
         y += step
 
 
-def _print_rule(roll: Roll, fill: str, look: Look, paper: Paper, y: float) -> None:
+def _print_rule(canvas: InkCanvas, fill: str, look: Look, paper: Paper, y: float) -> None:
     """A rule of characters, or a drawn one."""
     x, size = paper.origin[0], paper.point
     letters = look.face(size, bold=False, wide=False)
     if fill:
-        roll.text(x, y, fill * int(paper.width // max(1, letters.width(fill))), letters)
+        canvas.text(x, y, fill * int(paper.width // max(1, letters.width(fill))), letters)
     else:
         middle = y + size * 0.6
-        roll.pen.line((x, middle, x + paper.width, middle), fill=220, width=max(1, round(size / 14)))
+        canvas.pen.line((x, middle, x + paper.width, middle), fill=220, width=max(1, round(size / 14)))

@@ -1,7 +1,6 @@
 """The look of a receipt: typeface, line length, ink and canvas size.
 
-The second part of each pool is held out of training. ``add_typefaces`` lets training receipts use a folder of further
-typefaces (``typefaces.md``).
+The second part of each pool is held out of training, the third is for training alone, beside ``Extras.typefaces``.
 
     look = draw_look(dice, density=1.0)
     look.face(18, bold=True, wide=False).mask("TOTAL")
@@ -9,19 +8,14 @@ typefaces (``typefaces.md``).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import exp, log
 from pathlib import Path
 from zlib import crc32
 
-from PIL import Image, ImageFont
-
-from stakes.data.synthetic import typefaces
 from stakes.data.synthetic.canvas import Color
 from stakes.data.synthetic.dice import Dice, Pool
-from stakes.data.synthetic.typefaces import OVERSAMPLING, SMALLEST, Face
-
-Size = tuple[int, int]
+from stakes.data.synthetic.receipts.paper import Size
+from stakes.data.synthetic.typefaces import Face, face
 
 SIZES: tuple[Size, ...] = (
     (560, 1176), (448, 1120), (504, 1288), (616, 1596), (644, 1176), (728, 1120), (700, 1316), (448, 1568), (812, 1148),
@@ -50,58 +44,11 @@ BOLD = {
 }
 LOGOS = ("LiberationSans-Bold", "LiberationSans-Bold", "LiberationSerif-Bold", "Go-Bold", "RobotoSlab-Bold", "VeraBd")
 
-# The package's distortions, and how receipt printers print: narrow, very narrow, wide, double width, bold, faint.
-DISTORTIONS = (
-    *typefaces.DISTORTIONS,
-    *((0.74, 0, 0), (0.62, 0, 0.3), (1.3, 0, 0), (1.7, 0, 0.3), (0.82, 0, 0.6), (0.9, 0, -0.4)),
-)
-NARROW = ("", "~0", "~6", "~7", "~10", "~11", "~1", "~8", "~4", "~5")
+# Indices into typefaces.DISTORTIONS and typefaces.PRINTERS.
+PRINTED = ("", "~0", "~6", "~7", "~10", "~11", "~1", "~8", "~4", "~5")  # all but slanted and double width
 HEAVY, WIDE = "~4", "~9"
-CHARACTERS = (*map(chr, range(32, 127)), *"€£")  # no reader's vocabulary has the last two: printed, never an answer
-
+# Dot-matrix typefaces among ``Extras.typefaces``, by the start of their names.
 DOTTED = ("bitcount", "doto", "dotgothic", "handjet", "jersey", "pixelify", "unifont", "vt323")
-
-FOLDERS = [typefaces.FONTS]
-MORE: list[str] = []  # further typefaces of training receipts
-HANDWRITING: list[str] = []
-
-
-def add_typefaces(folder: Path) -> int:
-    """Let training receipts use the font files of a folder; returns how many there are.
-
-    ``handwriting.txt`` in the folder names those that imitate handwriting. Call this before render workers fork.
-    """
-    listed = folder / "handwriting.txt"
-    hands = set(listed.read_text().split()) if listed.exists() else set()
-    names = sorted(file.stem for file in folder.glob("*.?tf"))
-    FOLDERS.append(folder)
-    HANDWRITING.extend(n for n in names if n in hands)
-    MORE.extend(n for n in names if n not in hands)
-    return len(names)
-
-
-class _PrinterFace(Face):
-    """A face whose distortions are those of receipts."""
-
-    def _draw(self, char: str) -> Image.Image:
-        return super()._draw(char) if self.distortion is None else self._distorted(char, *DISTORTIONS[self.distortion])
-
-
-@lru_cache(maxsize=8192)
-def face(name: str, size: int) -> Face:
-    """As ``typefaces.face``, with the typefaces and distortions of receipts and two currency signs."""
-    size = max(SMALLEST, size)
-    stored, _, index = name.partition("~")
-    path = str(next(file for folder in FOLDERS for file in folder.glob(f"{stored}.?tf")))
-    font = ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
-    ascent, descent = font.getmetrics()
-    middle = (ascent + font.getbbox("x")[1]) / 2
-    width = DISTORTIONS[int(index)][0] if index else 1.0
-    advances = {c: round(font.getlength(c) * width) for c in CHARACTERS}
-    if index:
-        font = ImageFont.truetype(path, OVERSAMPLING * size, layout_engine=ImageFont.Layout.BASIC)
-    number = int(index) if index else None
-    return _PrinterFace(name, size, font, advances, ascent, ascent + descent + 1, middle, number)
 
 
 @dataclass(frozen=True)
@@ -118,21 +65,27 @@ class Look:
 
     def face(self, size: float, bold: bool, wide: bool) -> Face:
         """The typeface of a line."""
-        return face(self.wide if wide else self.bold if bold else self.name, max(SMALLEST, round(size)))
+        return face(self.wide if wide else self.bold if bold else self.name, round(size))
 
     @property
     def letter_width(self) -> float:
         """The mean width of a letter in units of the type size."""
         return face(self.name, 20).width("ABCDEFGHIJKLMNOP 0123456789") / 27 / 20
 
+    @property
+    def line_width(self) -> float:
+        """The width of a full line in units of the type size."""
+        return self.chars * self.letter_width
+
 
 def draw_look(dice: Dice, density: float) -> Look:
-    """A random look; ``density`` above 1 prints smaller."""
-    dotted = [n for n in MORE if n.removeprefix("x-").startswith(DOTTED)] if dice.training else []
+    """A random look; ``density`` above 1 prints smaller, below 1 it changes nothing."""
+    further = dice.extras.typefaces if dice.training else ()
+    dotted = dice.extras.named(DOTTED) if dice.training else []
     if dotted and dice.chance(0.12):
         name = dice.choice(dotted)
-    elif dice.training and MORE and dice.chance(0.5):
-        name = dice.choice(MORE)
+    elif further and dice.chance(0.5):
+        name = dice.choice(further)
     else:
         name = dice.pick(MONO if dice.chance(0.6) else SANS, "font")
     distortion = dice.choice(_distortions(name)) if dice.training else ""
@@ -143,7 +96,8 @@ def draw_look(dice: Dice, density: float) -> Look:
 
 def _distortions(name: str) -> Sequence[str]:
     """No distortion and three others, always the same for a typeface: a render worker then reuses drawn letters."""
-    return ("", *(NARROW[(crc32(name.encode()) + 3 * i) % len(NARROW)] for i in range(3)))
+    first = crc32(Path(name).name.encode())
+    return ("", *(PRINTED[(first + 3 * i) % len(PRINTED)] for i in range(3)))
 
 
 def _ink(dice: Dice) -> Color:

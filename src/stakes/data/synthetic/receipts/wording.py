@@ -11,11 +11,10 @@ training (``stakes.data.synthetic.dice.pool``).
 
 from dataclasses import dataclass
 
-from training.receipts.countries import AmountStyle, Country, choose
-from training.receipts.lines import Line, Span, rule, span
-
 from stakes.data.synthetic.dice import Dice, pool
 from stakes.data.synthetic.page import Question
+from stakes.data.synthetic.receipts.countries import AmountStyle, Country, choose
+from stakes.data.synthetic.receipts.lines import Line, Span, rule, span
 
 ENGLISH = {
     "total": "TOTAL|TOTAL|TOTAL|TOTAL|GRAND TOTAL|TOTAL AMOUNT|TOTAL DUE|NET TOTAL|AMOUNT DUE|TOTAL PAYABLE|BALANCE DUE|TOTAL AMT|AMOUNT PAYABLE|TOTAL TO PAY|NET AMOUNT|TOTAL SALE|BILL TOTAL|TOTAL PRICE|TO PAY|BALANCE TO PAY|AMT DUE|PLEASE PAY|TOTAL CHARGE||FINAL TOTAL|PAYABLE AMOUNT|INVOICE TOTAL",
@@ -126,6 +125,7 @@ OTHERS = {
     },
 }  # fmt: skip
 
+IMPORTANT = ("total", "date", "company")  # in training with two wordings each, and free of pen marks
 LOW = ("company", "address", "street", "town", "time", "cashier", "item", "last")  # the others are high-tier fields
 QUESTIONS = {
     "total": "What is the total amount?|What is the total amount?|What is the total?|How much is the total?|What is the grand total?|How much was paid in total?|Give the total amount.|Read the total.|What is the amount due?|What is the final total?|How much does it cost in total?|What is the total on the receipt?|How much is to be paid?|What is the total price?|Total amount?|Extract the total.|total|Total|total_amount|Field: total|What is the bill total?|How much is the bill?|What was the total paid?|What is the value of the field total?|What is the amount of the receipt?||State the total.|How much did it all cost?|Find the total amount.|total amount due",
@@ -161,13 +161,6 @@ QUOTED = pool(
 SEVERAL_TOTALS = ("TOTAL", "AMOUNT", "BALANCE", "GOODS TOTAL")  # labels that also stand for other sums
 
 
-def label(dice: Dice, language: str, key: str, tax: str = "") -> str:
-    """The printed label of a value, in capitals; ``tax`` is the name of the tax in it."""
-    if language == "en":
-        return dice.pick(pool(ENGLISH[key]), "wording").format(tax=tax)
-    return dice.choice(OTHERS[language][key].split("|")).format(tax=tax)
-
-
 def _question(field: str, text: str) -> Question:
     """A question without its answer."""
     return Question(text, (), "low" if field in LOW else "high", None, field)
@@ -197,12 +190,17 @@ class Till:
         return text.title() if self.title else text
 
     def label(self, key: str, tax: str = "") -> str:
-        """A label in the till's language and case."""
-        return self.case(label(self.dice, self.country.language, key, tax))
+        """The printed label of a value in the till's language and case; ``tax`` is the name of the tax in it."""
+        language = self.country.language
+        if language == "en":
+            text = self.dice.pick(pool(ENGLISH[key]), "wording")
+        else:
+            text = self.dice.choice(OTHERS[language][key].split("|"))
+        return self.case(text.format(tax=tax))
 
     def questions(self, field: str, noun: str = "") -> tuple[Question, ...]:
-        """A question about a field; in training two wordings for the three most important fields."""
-        count = 2 if self.dice.training and field in ("total", "date", "company") else 1
+        """A question about a field, perhaps about the article ``noun``; in training two about an important field."""
+        count = 2 if self.dice.training and field in IMPORTANT else 1
         pick = self.dice.pick
         return tuple(_question(field, pick(pool(QUESTIONS[field]), "wording").format(noun)) for _ in range(count))
 

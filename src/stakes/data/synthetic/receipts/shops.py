@@ -7,9 +7,8 @@ No list follows a real chain or a data set. In training many words are random le
 guessed.
 """
 
-from training.receipts.countries import Country, code
-
 from stakes.data.synthetic.dice import Dice, pool
+from stakes.data.synthetic.receipts.countries import Country, code
 from stakes.data.synthetic.values import digits, letters, name
 
 LONGEST = 38  # characters of an answer
@@ -68,8 +67,7 @@ GOODS = pool(
     "|DIESEL|PARKING|TICKET|SERVICE|REPAIR|DELIVERY|HAIRCUT|TABLETS|VITAMIN C|BANDAGE|CREAM||LEMONADE|PANCAKES"
     "|MOUSE PAD|TORCH"
 )
-SIZES = ("500G", "1L", "2PCS", "1KG", "330ML", "12S", "XL", "6X", "250 G", "1.5L", "#2", "(L)", "(S)", "PACK", "SET")
-SIZES += ("24MM", "X2")
+SIZES = tuple("500G|1L|2PCS|1KG|330ML|12S|XL|6X|250 G|1.5L|#2|(L)|(S)|PACK|SET|24MM|X2".split("|"))
 
 
 def invented(dice: Dice) -> str:

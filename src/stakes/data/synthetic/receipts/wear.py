@@ -1,4 +1,4 @@
-"""What happens to a receipt between the till and the reader: worn print, marks on the paper, and the camera.
+"""Wear of a receipt between the till and the reader: worn print, marks on the paper, and the camera.
 
 Print fades, breaks, bleeds, loses dots and is punched. Paper is tinted, shaded, folded, marked with a pen or a stamp,
 and lies on a table. Cameras blur, scan at low resolution and compress. Only training pages are worn. Every step works
@@ -12,11 +12,12 @@ from math import cos, pi, sin
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
-from training.receipts.look import HANDWRITING, Size, face
 
 from stakes.data.synthetic.canvas import Color, grain
 from stakes.data.synthetic.dice import Dice
 from stakes.data.synthetic.page import Box
+from stakes.data.synthetic.receipts.paper import Size
+from stakes.data.synthetic.typefaces import face
 from stakes.data.synthetic.values import digits
 
 SMALL = 12.5  # pixels: smaller print keeps its dots and strokes; worn, nobody can read it
@@ -200,10 +201,11 @@ def _circle(dice: Dice, pen: ImageDraw.ImageDraw, box: tuple[float, float, float
 
 def _write(dice: Dice, pen: ImageDraw.ImageDraw, at: tuple[float, float], size: int, ink: Color) -> None:
     """Write a number or a word by hand, or scribble."""
-    if HANDWRITING and dice.chance(0.75):
+    hands = dice.extras.handwriting
+    if hands and dice.chance(0.75):
         amount, number = f"{10 ** dice.uniform(0, 3):.2f}", digits(dice, dice.randint(2, 6))
         text = dice.choice((amount, number, dice.choice(STAMPS).title()))
-        pen.bitmap((round(at[0]), round(at[1])), face(dice.choice(HANDWRITING), size).mask(text), fill=ink)
+        pen.bitmap((round(at[0]), round(at[1])), face(dice.choice(hands), size).mask(text), fill=ink)
     else:
         for _ in range(dice.randint(1, 3)):
             pen.line(_scribble(dice, at[0], at[1], size * 0.3, dice.randint(6, 20)), fill=ink, width=2, joint="curve")
@@ -229,7 +231,7 @@ def _dirt(dice: Dice, image: Image.Image) -> None:
 
 
 def _free(dice: Dice, image: Image.Image, answers: list[Box], size: float) -> tuple[float, float]:
-    """A place for a mark that hides none of the answers, if six attempts find one."""
+    """Where a mark hides none of the answers, if six attempts find such a point."""
     for _ in range(6):
         x, y = dice.uniform(0, image.width - 4 * size), dice.uniform(0, image.height - 2 * size)
         if not any(a < x + 5 * size and c > x - size and b < y + 3 * size and d > y - size for a, b, c, d in answers):
@@ -244,7 +246,7 @@ def show_through(dice: Dice, ink: Image.Image) -> Image.Image:
     return ImageChops.lighter(ink, other.point([round(v * strength) for v in range(256)]))
 
 
-def mark(dice: Dice, image: Image.Image, size: float, answers: list[Box]) -> None:
+def add_marks(dice: Dice, image: Image.Image, size: float, answers: list[Box]) -> None:
     """Add a stamp and pen marks; ``answers`` are boxes that most marks leave free."""
     pen, ink = ImageDraw.Draw(image), dice.choice(PENS)
     if dice.chance(0.16):

@@ -3,21 +3,20 @@
 Exactly one line is the total to pay. Others are called totals too: before tax, before rounding, of the tax.
 """
 
-from dataclasses import dataclass
-
-from training.receipts.countries import Country, price
-from training.receipts.lines import Line, pair, span
-from training.receipts.shops import goods
-from training.receipts.wording import Till
+from dataclasses import dataclass, replace
 
 from stakes.data.synthetic.dice import Dice
+from stakes.data.synthetic.receipts.countries import Country, price
+from stakes.data.synthetic.receipts.lines import Line, pair, span
+from stakes.data.synthetic.receipts.shops import goods
+from stakes.data.synthetic.receipts.wording import Till
 from stakes.data.synthetic.values import digits
 
 Row = tuple[str, str, float]  # field ("": no question), label, amount
 
 
 @dataclass(frozen=True)
-class Item:
+class Article:
     """One article."""
 
     name: str
@@ -35,7 +34,7 @@ class Item:
 class Bill:
     """All amounts of a receipt; ``total`` is what is to be paid."""
 
-    items: tuple[Item, ...]
+    articles: tuple[Article, ...]
     tax: str
     rate: float
     inclusive: bool
@@ -51,8 +50,8 @@ class Bill:
     def draw(cls, dice: Dice, country: Country) -> "Bill":
         """A bill of one to fourteen articles."""
         count = dice.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10, 14))
-        items = tuple(_item(dice, country, count > 3) for _ in range(count))
-        subtotal = round(sum(i.amount for i in items), 2)
+        articles = tuple(_article(dice, country, count > 3) for _ in range(count))
+        subtotal = round(sum(one.amount for one in articles), 2)
         discount = round(subtotal * dice.choice((0.05, 0.1, 0.2)), 2) if dice.chance(0.1) else 0.0
         service = round((subtotal - discount) * 0.1, 2) if dice.chance(0.07) else 0.0
         base = subtotal - discount + service
@@ -62,7 +61,7 @@ class Bill:
         total = round(round(unrounded * 20) / 20, 2) if dice.chance(country.rounded) else unrounded
         cash = _cash(dice, total) if dice.chance(0.65) else 0.0
         tax = dice.choice(country.taxes)
-        return cls(items, tax, rate, inclusive, subtotal, discount, service, tax_amount, unrounded, total, cash)
+        return cls(articles, tax, rate, inclusive, subtotal, discount, service, tax_amount, unrounded, total, cash)
 
     @property
     def tax_name(self) -> str:
@@ -87,14 +86,14 @@ class Bill:
     @property
     def count(self) -> int:
         """The number of articles."""
-        return sum(i.quantity for i in self.items)
+        return sum(one.quantity for one in self.articles)
 
 
-def _item(dice: Dice, country: Country, many: bool) -> Item:
-    each = price(dice, country, high=1.5 if many else 2.3)
+def _article(dice: Dice, country: Country, many: bool) -> Article:
+    each = price(dice, country, 1.5 if many else 2.3)
     quantity = dice.choice((1, 1, 1, 1, 1, 1, 2, 2, 3, 4, 6, 10)) if each < 100 or country.language == "id" else 1
     discount = round(each * quantity * dice.choice((0.05, 0.1, 0.2, 0.5)), 2) if dice.chance(0.05) else 0.0
-    return Item(goods(dice), quantity, each, discount)
+    return Article(goods(dice), quantity, each, discount)
 
 
 def _cash(dice: Dice, total: float) -> float:
@@ -125,7 +124,7 @@ def sums(till: Till, bill: Bill) -> list[Line]:
             lines.append(till.rule())
         dots = leader * max(0, 18 - len(name))
         line = pair((span(name + dots + colon),), till.money(amount, questions, large), start, end)
-        lines.append(line.restyled(scale=big, bold=bold, wide=wide) if large else line)
+        lines.append(replace(line, scale=big, bold=bold, wide=wide) if large else line)
         if total and dice.chance(0.2):
             lines.append(till.rule())
     counts = [pair((span(n + colon),), (span(v, *till.questions("count")),), start, end) for n, v in counted]

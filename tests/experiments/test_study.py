@@ -1,0 +1,52 @@
+"""A study draws the samples that its options name, and its arms spend as the paper's do."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.data.hub.tables import HIGH, LOW, picture
+from tests.experiments.test_tables import Scholar
+
+from stakes.errors import BadInput
+from stakes.experiments.study import FLOOR, Study
+from stakes.experiments.tables import experiment
+from stakes.signals import KeywordRule
+
+
+def write_file(folder: Path, tiers: list[str]) -> Path:
+    """Questions whose labels are ``tiers``; the keyword rule reads them as high and low in turn."""
+    folder.mkdir()
+    lines = []
+    for i, tier in enumerate(tiers):
+        (folder / f"{i // 2}.png").write_bytes(picture(756, 1008, i // 2))
+        record = {"id": f"q{i}", "image": f"{i // 2}.png", "question": (HIGH, LOW)[i % 2], "answers": [f"{i}"]}
+        lines.append(json.dumps(record | ({"tier": tier} if tier else {})) + "\n")
+    (folder / "samples.jsonl").write_text("".join(lines))
+    return folder / "samples.jsonl"
+
+
+def test_tiers_of_a_samples_file_are_its_labels_unless_a_signal_is_named(tmp_path: Path) -> None:
+    contrary = ["low", "high"] * 6  # the opposite of what the rule reads
+    path = write_file(tmp_path / "labeled", contrary)
+    study = Study(Scholar(), "scholar", tmp_path, per_tier=6, data={"docvqa": str(path)})
+    assert [sample.tier for sample in study.questions(str(path))] == contrary
+    by_rule = Study(Scholar(), "scholar", tmp_path, per_tier=6, signal=KeywordRule())
+    assert [sample.tier for sample in by_rule.questions(str(path))] == ["high", "low"] * 6
+    assert [sample.label for sample in by_rule.questions(str(path))] == contrary
+
+
+def test_a_file_without_labels_needs_a_signal(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "plain", [""] * 4)
+    with pytest.raises(BadInput, match="sample 'q0' has no tier; label it, or read tiers by a signal such as keywords"):
+        Study(Scholar(), "scholar", tmp_path, per_tier=2).questions(str(path))
+
+
+def test_content_gives_no_image_less_than_the_papers_floor(tmp_path: Path) -> None:
+    model = Scholar()
+    study = Study(model, "scholar", tmp_path, per_tier=8)
+    model.learn([*study.questions("forms", 4), *study.questions("swatches", 8)], 1)
+    source, samples = experiment("cross-task").workload(study)  # type: ignore[attr-defined]
+    arms = study.arms(source, samples, {"high": 512, "low": 96}, {"high": 5, "low": 1})
+    colors = arms.plan.budgets["content"][8:]
+    assert set(colors) == {FLOOR} == {32}, "a solid color has no density at all"
+    assert sum(arms.plan.budgets["content"]) == 8 * (512 + 96)

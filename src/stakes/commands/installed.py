@@ -13,6 +13,7 @@ PURPOSES = {
     "hub": "datasets of the Hugging Face hub",
     "ray": "answering on several machines",
     "redis": "one hard budget over gateways on several hosts",
+    "envoy": "stakes envoy",
     "ocr": "the legibility study",
 }
 """What users need an extra for."""

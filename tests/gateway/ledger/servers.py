@@ -1,5 +1,6 @@
 """Real Redis servers on free ports, for one test; they skip it visibly where redis-server is not installed."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -28,6 +29,7 @@ class Server:
     def __init__(self, folder: Path, port: int, options: tuple[str, ...], file: Path | None) -> None:
         self.folder, self.port, self.options, self.file = folder, port, options, file
         self.process: subprocess.Popen[bytes] | None = None
+        self.env: dict[str, str] = {}  # added to its environment
         self.client = redis.Redis(port=port, decode_responses=True, socket_timeout=5)
 
     @property
@@ -39,7 +41,8 @@ class Server:
         self.folder.mkdir(exist_ok=True)
         place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--loglevel", "warning"]
         own = [] if self.file is None else [str(self.file)]
-        self.process = subprocess.Popen([BINARY, *own, *place, *self.options], stdout=subprocess.DEVNULL)
+        env = {**os.environ, **self.env}
+        self.process = subprocess.Popen([BINARY, *own, *place, *self.options], stdout=subprocess.DEVNULL, env=env)
         for _ in range(400):
             try:
                 self.client.ping()

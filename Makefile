@@ -14,7 +14,7 @@ test: .venv/.dev
 
 # Apart from the rest: Ray is 245 MB and takes seconds to start for each of a dozen runs.
 test-ray: .venv/.ray
-	$(PY) -m pytest tests/evaluation/test_ray.py
+	$(PY) -m pytest tests/evaluation/test_ray.py tests/evaluation/test_ray_nodes.py tests/deploy/test_ray_serve.py
 
 # The dashboard and the report in the system's own Chromium (Debian: apt-get install chromium); skips with a reason where there is none.
 test-browser: .venv/.browser

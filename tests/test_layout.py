@@ -55,8 +55,8 @@ MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
 # 23,300 after the refactoring, 12 % below version 0.1. The same additions take 4,850, receipts 1,550, the Messages
 # API 80, a client without a proxy and the decision as an endpoint 430, stable sizes and a mean of one's own 160, and
-# the shared ledger 700.
-MOST_LINES_OF_CODE = 31_600
+# the shared ledger 700, several processes 450 and Envoy 170.
+MOST_LINES_OF_CODE = 31_720
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

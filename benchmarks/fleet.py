@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     chosen = args.only or [*SCENARIOS, "latency", "processor"]
-    result: dict[str, Any] = {"machine": about(), "scenarios": []}
+    result: dict[str, Any] = {"machine": about(), "tables": {}, "scenarios": []}
     if args.out and args.out.exists():
         result = json.loads(args.out.read_text())
     for name in chosen:

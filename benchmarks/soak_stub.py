@@ -48,7 +48,9 @@ async def one_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         record = json.loads(body)
         answer = about(record, path)
     except Exception:  # a fuzzer may send anything: an upstream answers 400 and continues
-        return await whole(writer, 400, {"error": {"message": "not a request", "type": "x", "code": "stub"}})
+        return await whole(
+            writer, 400, {"type": "error", "error": {"message": "not a request", "type": "x", "code": "stub"}}
+        )
     if mode == "mute" and rng.random() < 0.5:
         return False
     if mode == "slow":
@@ -68,6 +70,9 @@ def about(record: dict[str, Any], path: str) -> dict[str, Any]:
         message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
         used = {"input_tokens": 10 + tokens, "output_tokens": 1, "input_tokens_details": details}
         return {"id": "r", "object": "response", "model": "stub", "output": [message], "usage": used}
+    if path.startswith("/v1/messages"):
+        block, used = {"type": "text", "text": words}, {"input_tokens": 10 + tokens, "output_tokens": 1}
+        return {"id": "m", "type": "message", "role": "assistant", "model": "stub", "content": [block], "usage": used}
     message = {"role": "assistant", "content": words}
     used = {"prompt_tokens": 10 + tokens, "completion_tokens": 1, "prompt_tokens_details": details}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -128,6 +133,9 @@ def events(answer: dict[str, Any], path: str) -> list[bytes]:
             {"type": "response.created", "response": {"id": "r"}},
             {"type": "response.completed", "response": answer},
         ]
+    if path.startswith("/v1/messages"):
+        made = [{"type": "message_start", "message": answer}, {"type": "message_stop"}]
+    if path.startswith(("/v1/responses", "/v1/messages")):
         return [b"event: %s\ndata: %s\n\n" % (str(one["type"]).encode(), json.dumps(one).encode()) for one in made]
     words = answer["choices"][0]["message"]["content"]
     deltas: list[Any] = [{"index": 0, "delta": {"content": piece}} for piece in (words[:2], words[2:])]

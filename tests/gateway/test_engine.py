@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.gateway.engines import Counted, Real, ask_all, message_all, real_pages, vllm
 from tests.gateway.gateways import Gateway, encoded, gateway, policy, url_of
@@ -67,6 +68,38 @@ def test_vllm_counts_what_was_predicted_with_anthropics_client(engine: str) -> N
         assert wrong == []
         assert len({one.predicted for one in found}) > 4  # of both tiers and several shapes
         assert front.state()["tokens_spent"] == sum(one.predicted for one in found)
+
+
+def converse(base_url: str, url: str, questions: list[str]) -> tuple[int, int]:
+    """Tokens sent over the turns of a conversation about a page, and those that vLLM computed, by its own usage."""
+    turns: list[dict[str, object]] = []
+    sent = computed = 0
+    for number, question in enumerate(questions):
+        text = {"type": "text", "text": question}
+        image = [{"type": "image_url", "image_url": {"url": url}}] if number == 0 else []
+        turns.append({"role": "user", "content": [*image, text]})
+        body = {"model": "reader", "messages": turns, "temperature": 0, "max_tokens": 8}
+        answer = httpx.post(f"{base_url}/chat/completions", json=body, timeout=120, trust_env=False).json()
+        usage = answer["usage"]
+        sent += usage["prompt_tokens"]
+        computed += usage["prompt_tokens"] - ((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+        turns.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"]})
+    return sent, computed
+
+
+def test_a_page_is_computed_once_over_the_turns_of_a_conversation(engine: str) -> None:
+    """Questions of both tiers in turn: with a size of its own for each turn, vLLM would compute the page six times."""
+    questions = ["What is the total?", "Who signed it?", "When is it due?", "Describe the logo.", "What is the tax?"]
+    with gateway(engine, policy(**BUDGETS)) as front:
+        both = []
+        for seed, base_url in enumerate((engine, front.base_url)):
+            page, _ = list(pages.samples("forms", "test", 2, per_page=1))[seed]
+            both.append(converse(base_url, url_of(encoded(page.image)), [*questions, "What is the number?"]))
+        (native_sent, native_computed), (sent, computed) = both
+        print(f"sent {native_sent} -> {sent}, computed {native_computed} -> {computed}")
+        assert sent < native_sent
+        assert computed < 0.8 * native_computed
+        assert front.state()["tokens_spent"] > 0
 
 
 def test_the_embedded_upstream_counts_what_was_predicted_on_real_pages(

@@ -55,8 +55,8 @@ def envoy(
         from stakes.gateway.ledger.open import ledger_source
         from stakes.gateway.monitoring import logs
         from stakes.gateway.proxy.actuators import check_servable
-        from stakes.gateway.proxy.images import Workers
         from stakes.gateway.reload import Served
+        from stakes.gateway.workers import Workers
     except ImportError as error:
         raise BadInput(f"an external processor needs {error.name}; run: pip install 'stakes[gateway,envoy]'") from error
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from stakes.budgets.policy import Policy
-    from stakes.gateway.siblings import Siblings
+    from stakes.gateway.processes.siblings import Siblings
 
 
 @with_settings
@@ -155,8 +155,8 @@ class Serving:
 
 def _serve_many(made: Serving, listening: "socket", processes: int, ready: Callable[[str], None], drain: float) -> None:
     """Serve in several processes on one socket."""
+    from stakes.gateway.processes.supervisor import supervise
     from stakes.gateway.run import address
-    from stakes.gateway.supervisor import supervise
 
     here = address(listening, {"tls": made.settings.tls_cert})
     with listening, TemporaryDirectory(prefix="stakes-") as folder:

@@ -28,6 +28,7 @@ from stakes.gateway.monitoring.probe import ProbeResult, probe, probe_until_know
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.shadow import Shadow, drift_conditions
 from stakes.gateway.monitoring.undecided import UndecidedTexts
+from stakes.gateway.processes.siblings import Siblings
 from stakes.gateway.proxy import sites
 from stakes.gateway.proxy.actuators import check_servable
 from stakes.gateway.proxy.clients import Authenticator
@@ -35,12 +36,11 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.handler import Monitors, ProxyHandler
 from stakes.gateway.proxy.http_limits import Drain, OpenBodies
-from stakes.gateway.proxy.images import Workers
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
 from stakes.gateway.reload import Served, policy_warnings
 from stakes.gateway.secret_files import SecretFiles
 from stakes.gateway.settings import Settings
-from stakes.gateway.siblings import Siblings
+from stakes.gateway.workers import Workers
 
 if TYPE_CHECKING:
     from stakes.gateway.monitoring.telemetry import Telemetry

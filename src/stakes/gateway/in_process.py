@@ -17,12 +17,12 @@ from stakes.budgets.policy import Policy
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.proxy.decide import RequestPlan, may_have_read
 from stakes.gateway.proxy.fit import Preparer
-from stakes.gateway.proxy.images import Workers
 from stakes.gateway.proxy.request import ClientHints, check_names
 from stakes.gateway.proxy.scan import Action, is_read, may_hold_image
 from stakes.gateway.proxy.usage import UsageReader
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.gateway.workers import Workers
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class InlineWorkers(Workers):
     def __init__(self) -> None:
         self.inside = 0
 
-    async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_for(self, size: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: ARG002
         """What ``work`` returns or raises."""
         return work(*args, **kwargs)
 

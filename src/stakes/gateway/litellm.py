@@ -32,12 +32,12 @@ from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
-from stakes.gateway.proxy.images import Workers
 from stakes.gateway.proxy.request import ClientHints, check_names, dump, header_bytes
 from stakes.gateway.proxy.scan import ENGINE_PARAMETERS, Api, find_images
 from stakes.gateway.proxy.usage import settle_request
 from stakes.gateway.reload import Served, policy_warnings
 from stakes.gateway.settings import Settings
+from stakes.gateway.workers import Workers
 
 # ruff: noqa: ARG002 - LiteLLM calls its hooks with arguments that are not used here
 

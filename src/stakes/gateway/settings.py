@@ -40,6 +40,11 @@ class Limits(Section):
         MAX_PIXELS, "Largest image.", Option("max_megapixels", float, 89.0, least=0.001, parse=lambda n: int(n * 1e6))
     )
     request_pixels: int = positive(250_000_000, "Most pixels in all images of a request that are decoded.")
+    decode_bytes: int = positive(600 << 20, "Most memory to decode an image.")
+    small_decode_bytes: int = positive(128 << 20, "Memory to decode up to which a request never waits for larger ones.")
+    open_decode_bytes: int = positive(
+        4 << 30, "Memory to decode, of all larger requests together; beyond it the gateway returns 503."
+    )
     side: int = positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
     text_bytes: int = positive(
         4 << 20,

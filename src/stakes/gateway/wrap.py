@@ -25,10 +25,10 @@ from stakes.gateway.ledger.open import ledger_source
 from stakes.gateway.proxy.actuators import check_servable
 from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.images import Workers
 from stakes.gateway.proxy.scan import Action, route_of
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.gateway.workers import Workers
 
 T = TypeVar("T")
 Client = TypeVar("Client")

@@ -1,6 +1,7 @@
 """A real Envoy with ``stakes envoy`` as its external processor does what ``stakes serve`` does."""
 
 import base64
+import gzip
 import importlib.util
 import io
 import json
@@ -136,6 +137,16 @@ def test_refusals_are_those_of_serve(both: Both) -> None:
         with through(address) as client, pytest.raises(openai.APIStatusError) as error:
             client.chat.completions.create(**ask("What is the total?", "data:image/png;base64,AAAA"))
         found.append((error.value.status_code, error.value.body))
+    assert found[0] == found[1]
+
+
+def test_gzip_is_read_as_by_serve(both: Both) -> None:
+    packed, found = gzip.compress(json.dumps(ask()).encode()), []
+    for address in (both.envoy, both.serve):
+        headers = {"content-encoding": "gzip", "content-type": "application/json"}
+        answer = httpx.post(f"{address}/chat/completions", content=packed, headers=headers, trust_env=False, timeout=60)
+        assert answer.status_code == 200
+        found.append((both.upstream.last.json, both.upstream.last.header("content-encoding")))
     assert found[0] == found[1]
 
 

@@ -26,7 +26,7 @@ from stakes.gateway.in_process import InProcess
 from stakes.gateway.monitoring.logs import Log, without_quotes
 from stakes.gateway.proxy.decide import RequestPlan, may_have_read
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.http_limits import unpack
+from stakes.gateway.proxy.http_limits import unpack, unpacked_size
 from stakes.gateway.proxy.scan import Action, route_of
 
 _SPARE = 1 << 20  # of a message, for headers
@@ -94,10 +94,10 @@ class Exchange:
     async def _fit(self, body: bytes) -> ext_proc.ProcessingResponse:
         """The body with fitted images; none where it stays as it is."""
         encoding = self._headers.get(b"content-encoding", b"").strip().lower()
-        decisions = self._decisions
-        text = body
+        decisions, text = self._decisions, body
         if encoding:
-            text = await decisions.workers.run(unpack, body, encoding, decisions.settings.limits.body_bytes)
+            most = decisions.settings.limits.body_bytes
+            text = await decisions.workers.run_for(unpacked_size(body, encoding, most), unpack, body, encoding, most)
         self._plan = await decisions.plan(self._action, text, self._headers) if body else None
         fitted = None if self._plan is None else self._plan.body
         if fitted is None:

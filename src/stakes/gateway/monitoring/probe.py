@@ -25,12 +25,13 @@ from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
-from stakes.gateway.proxy.images import Workers, data_url, measure, write_png
+from stakes.gateway.proxy.images import data_url, measure, write_png
 from stakes.gateway.proxy.request import dump, read_call
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
 from stakes.gateway.proxy.usage import image_tokens, parsed
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
+from stakes.gateway.workers import Workers
 from stakes.vision.geometry import family as named_family
 
 State = Literal["good", "absent", "unknown", "bad"]

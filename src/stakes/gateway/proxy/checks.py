@@ -18,6 +18,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import MeasuredImage, is_data_url
 from stakes.gateway.proxy.remote import check_remote
@@ -27,6 +29,7 @@ from stakes.gateway.settings import Limits, Settings
 
 _MARK = b"\xef\xbb\xbf"  # that a text is UTF-8, at its beginning
 _MARKS = (b",", b"[", b"{", b'"')
+_COUNTED = 1 << 20  # bytes at a time, which stay in the cache
 _LONG = 4096  # bytes from which on a string may be an image
 _KEY = re.compile(rb'"(?:data|file_data|b64_json)"\s{0,9}:\s{0,9}"\Z')
 # A form's part, or the whole body, in an image's own bytes; and what names an image in other text.
@@ -59,11 +62,10 @@ def count_within(body: bytes, limits: Limits) -> int:
 
 def check_json(body: bytes, limits: Limits) -> None:
     """Refuse a body whose JSON would take long to parse, or whose text is longer than any prompt."""
-    values = max(body.count(mark) for mark in _MARKS)
+    values, escapes = _count_bytes(body)
     if values > limits.json_values:
         message = f"the body holds {values} commas, brackets or quotes, and {limits.json_values} are accepted"
         raise Refused(413, "too_many_values", message)
-    escapes = body.count(b"\\")
     if escapes > limits.json_escapes:
         message = f"the body holds {escapes} backslashes, and {limits.json_escapes} are accepted; do not escape slashes"
         raise Refused(413, "too_many_escapes", message)
@@ -72,6 +74,18 @@ def check_json(body: bytes, limits: Limits) -> None:
         if text > limits.text_bytes:
             message = f"the body holds {text} bytes beside its images, and {limits.text_bytes} are accepted"
             raise Refused(413, "text_too_large", message)
+
+
+def _count_bytes(body: bytes) -> tuple[int, int]:
+    """How often the most frequent of the marks occurs, and the backslash.
+
+    NumPy releases the interpreter while it counts; ``bytes.count`` would hold it for seconds where every byte is one.
+    """
+    found = np.zeros(len(_MARKS) + 1, dtype=np.int64)
+    for start in range(0, len(body), _COUNTED):
+        part = np.frombuffer(body, np.uint8, min(_COUNTED, len(body) - start), start)
+        found += [np.count_nonzero(part == ord(mark)) for mark in (*_MARKS, b"\\")]
+    return int(found[:-1].max()), int(found[-1])
 
 
 def _image_lengths(body: bytes) -> Iterator[int]:
@@ -134,10 +148,23 @@ def check_addresses(call: Call) -> None:
             check_remote(ref.url)
 
 
-def check_pixels(images: Sequence[MeasuredImage], settings: Settings) -> None:
-    """Refuse a request whose images would take too long to decode; other actuators and observing decode none."""
-    allowed = max(settings.limits.request_pixels, settings.limits.pixels)
-    decodes = settings.actuator == "pixels" and settings.mode != "observe"
-    if decodes and sum(image.width * image.height for image in images) > allowed:
+def decode_bytes(images: Sequence[MeasuredImage], settings: Settings) -> int:
+    """Memory to decode the images one by one, in all; refused where that would be too much, or take too long.
+
+    Other actuators and observing decode none.
+    """
+    if settings.actuator != "pixels" or settings.mode == "observe":
+        return 0
+    limits = settings.limits
+    allowed = max(limits.request_pixels, limits.pixels)
+    if sum(image.width * image.height for image in images) > allowed:
         message = f"the images of a request may have {allowed / 1e6:g} megapixels together"
         raise Refused(422, "too_many_pixels", message)
+    for image in images:
+        if image.decode_bytes > limits.decode_bytes:
+            what = f"a {image.format.upper()} of {image.width}x{image.height}"
+            message = (
+                f"{what} takes {image.decode_bytes >> 20} MB to decode, and {limits.decode_bytes >> 20} are allowed"
+            )
+            raise Refused(422, "too_many_pixels", f"{message}; send a smaller one, or a baseline JPEG")
+    return sum(image.decode_bytes for image in images)

@@ -19,9 +19,9 @@ from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.proxy import actuators
 from stakes.gateway.proxy.checks import (
     check_addresses,
-    check_pixels,
     check_readable,
     count_within,
+    decode_bytes,
     other_may_hold_image,
     parse_within,
     unread,
@@ -32,7 +32,6 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import (
     FittedImage,
     MeasuredImage,
-    Workers,
     data_url,
     fit_image,
     is_data_url,
@@ -46,6 +45,7 @@ from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.gateway.sizes import ImageKeys
+from stakes.gateway.workers import Workers
 from stakes.vision.geometry import family as named_family
 
 _BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"
@@ -98,7 +98,11 @@ class Preparer:
         if action == "count":
             await self._check_counted(body)
             return None
-        count = 1 if action == "refuse" else await self.workers.run(count_within, body, self._settings.limits)
+        count = (
+            1
+            if action == "refuse"
+            else await self.workers.run_for(len(body), count_within, body, self._settings.limits)
+        )
         if not count:
             return None
         plan = RequestPlan("other", self._served.rules, outcome="uncompressed", unmeasured=count)
@@ -113,7 +117,9 @@ class Preparer:
     async def _check_counted(self, body: bytes) -> None:
         """Nothing is generated from a body whose tokens are counted; but the upstream follows the addresses in it."""
         if not self._observing:
-            call = await self.workers.run(lambda: read_call("messages", parse_within(body, self._settings.limits)))
+            call = await self.workers.run_for(
+                len(body), lambda: read_call("messages", parse_within(body, self._settings.limits))
+            )
             check_addresses(call)
 
     def pass_or_raise(self, refusal: Refused) -> None:
@@ -142,7 +148,9 @@ class Preparer:
         plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
         call: Call | None = None
         try:
-            call = await self.workers.run(lambda: read_call(plan.api, parse_within(body, self._settings.limits)))
+            call = await self.workers.run_for(
+                len(body), lambda: read_call(plan.api, parse_within(body, self._settings.limits))
+            )
             if not call.count:
                 plan.outcome = "text"
                 return plan
@@ -157,7 +165,7 @@ class Preparer:
         return plan
 
     async def _prepare(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> None:
-        call, choice = await self.workers.run(self._read, plan, body, hints)
+        call, choice = await self.workers.run_for(len(body), self._read, plan, body, hints)
         plan.unmeasured = call.count
         if not plan.unmeasured:
             return
@@ -177,20 +185,20 @@ class Preparer:
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
         else:
-            check_pixels(images, self._settings)
+            decoded = decode_bytes(images, self._settings)
             plan.ask_grant(choice, keys)
-            fitted = await self._fit_to_grant(plan, call, refs, images)
+            fitted = await self._fit_to_grant(plan, call, refs, images, decoded)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
 
     async def _fit_to_grant(
-        self, plan: RequestPlan, call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage]
+        self, plan: RequestPlan, call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage], decoded: int
     ) -> list[FittedImage]:
-        """Fit the images to their grant."""
+        """Fit the images to their grant; ``decoded``: memory to decode them."""
         abandoned, family = Event(), plan.rules.policy.family
         try:
-            plan.body, fitted = await self.workers.run(
-                self.fit, call, refs, images, plan.budgets, family, self._observing, abandoned
+            plan.body, fitted = await self.workers.run_for(
+                decoded, self.fit, call, refs, images, plan.budgets, family, self._observing, abandoned
             )
         finally:
             abandoned.set()  # after a time limit or a disconnect, the thread ends with its current image

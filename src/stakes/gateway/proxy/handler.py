@@ -33,6 +33,7 @@ from stakes.gateway.proxy.http_limits import (
     read_body,
     request_id,
     unpack,
+    unpacked_size,
 )
 from stakes.gateway.proxy.request import ClientHints, ReceivedRequest, check_names, headers_of
 from stakes.gateway.proxy.scan import Action, Api, is_read, may_hold_image, stream_api
@@ -103,6 +104,7 @@ class ProxyHandler:
             plan = await self._serve(active, receive, client)
         except Refused as refusal:
             problem = refusal.code
+            refusal.__traceback__ = refusal.__context__ = None  # their frames hold the body until garbage is collected
             await self._refuse(active, refusal)
         except (ClientGone, Dropped) as error:  # the server closes the connection of an incomplete response
             problem = "broken_off"
@@ -183,7 +185,7 @@ class ProxyHandler:
 
     def _hold(self, active: ActiveRequest, count: int) -> None:
         """Count bytes of this request as being in memory until it is over."""
-        active.held += self.bodies.add(count)
+        active.held += self.bodies.add(count, active.held)
 
     async def _plan(
         self, action: Action, received: ReceivedRequest, headers: Mapping[bytes, bytes], active: ActiveRequest
@@ -199,8 +201,10 @@ class ProxyHandler:
         try:
             text = received.body
             if received.encoding:
-                text = await self.preparer.workers.run(unpack, text, received.encoding, self.settings.limits.body_bytes)
-                self._hold(active, len(text))
+                most = self.settings.limits.body_bytes
+                size = unpacked_size(text, received.encoding, most)
+                self._hold(active, size)
+                text = await self.preparer.workers.run_for(size, unpack, text, received.encoding, most)
         except Refused:
             if not (self.settings.mode == "observe" or hints.bypass):
                 raise

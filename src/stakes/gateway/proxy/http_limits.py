@@ -147,14 +147,17 @@ class ClientGone(Exception):
 
 
 class OpenBodies:
-    """Counts the bytes of all bodies in memory, complete or not, and refuses more than ``most`` of them."""
+    """Counts the bytes of all bodies in memory, complete or not, and refuses more than ``most`` of them.
 
-    def __init__(self, most: int) -> None:
-        self.most, self.bytes = most, 0
+    A quarter is kept for requests of up to ``small`` bytes: a few large ones cannot shut out ordinary pages.
+    """
 
-    def add(self, count: int) -> int:
-        """Count these bytes; subtract them when the request is over."""
-        if self.bytes + count > self.most:
+    def __init__(self, most: int, small: int = 8 << 20) -> None:
+        self.most, self.small, self.bytes = most, small, 0
+
+    def add(self, count: int, held: int) -> int:
+        """Count these bytes of a request that holds ``held`` already; subtract them when the request is over."""
+        if self.bytes + count > (self.most if held + count <= self.small else self.most * 3 // 4):
             message = "too many bytes of requests are in memory; try again in a moment"
             raise Refused(503, "too_many_bytes", message, retry_after=1)
         self.bytes += count
@@ -169,7 +172,7 @@ async def read_body(
         return b""
     if stated is not None and stated.isdigit() and int(stated[:20]) > most:
         raise too_large(most)
-    body, more = bytearray(), True
+    parts, size, more = list[bytes](), 0, True
     try:
         async with asyncio.timeout(seconds):
             while more:
@@ -178,30 +181,39 @@ async def read_body(
                     raise ClientGone
                 part = message.get("body", b"")
                 count(len(part))
-                body += part
-                if len(body) > most:
+                parts.append(part)
+                size += len(part)
+                if size > most:
                     raise too_large(most)
                 more = message.get("more_body", False)
     except TimeoutError:
         raise Refused(408, "body_timeout", "the body did not arrive in time; send it faster or smaller") from None
-    return bytes(body)
+    return b"".join(parts)
+
+
+def unpacked_size(body: bytes, encoding: bytes, most: int) -> int:
+    """The most bytes that a body takes once it is unpacked; gzip states its size in its last four bytes."""
+    if encoding in (b"", b"identity"):
+        return len(body)
+    if encoding not in (b"gzip", b"x-gzip"):
+        raise Refused(415, "unsupported_encoding", "the gateway reads plain and gzip bodies only; send one of these")
+    return min(most, int.from_bytes(body[-4:], "little"))
 
 
 def unpack(body: bytes, encoding: bytes, most: int) -> bytes:
-    """The body as JSON text, decompressed if it is gzip: at most ``most`` bytes, and nothing after the gzip data."""
+    """The body as JSON text, decompressed if it is gzip: as many bytes as it states, and nothing after them."""
+    size = unpacked_size(body, encoding, most)
     if encoding in (b"", b"identity"):
         return body
-    if encoding not in (b"gzip", b"x-gzip"):
-        raise Refused(415, "unsupported_encoding", "the gateway reads plain and gzip bodies only; send one of these")
     unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        out = unzip.decompress(body, most + 1)
+        out = unzip.decompress(body, size + 1)
     except zlib.error:
         raise Refused(400, "bad_gzip", "the body is declared as gzip and is not") from None
     if len(out) > most:
         raise too_large(most)
-    if not unzip.eof or unzip.unused_data:
-        raise Refused(400, "bad_gzip", "the gzip body is cut off, or other data follows it")
+    if len(out) != size or not unzip.eof or unzip.unused_data:
+        raise Refused(400, "bad_gzip", "the gzip body is cut off, misstates its size, or other data follows it")
     return out
 
 

@@ -8,16 +8,12 @@ its side is longer than the service accepts.
     fit_image(image, 256, "qwen2.5-vl", "png").url
 """
 
-import asyncio
 import io
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from threading import Lock
-from typing import ParamSpec, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -28,7 +24,7 @@ from stakes.gateway.settings import Encoding, Limits
 from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.tiles import DetailTiles
-from stakes.vision.image.decode import Picture, probe
+from stakes.vision.image.decode import Picture
 from stakes.vision.image.resize import fit, fitted_size
 
 try:  # both are part of stakes[gateway]; without a wheel for the machine the standard library does the same, slower
@@ -39,9 +35,6 @@ try:  # writes a megabyte in 0.04 ms and reads it in 0.1; the standard library t
     from pybase64 import b64decode, b64encode
 except ImportError:
     from base64 import b64decode, b64encode
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Bounds = Mapping[str, int]
 NO_BOUNDS: Bounds = {}
@@ -56,7 +49,7 @@ class MeasuredImage:
 
     For an image that the service refuses for its length, ``native`` counts the longest accepted size in its shape.
     ``bounds``: of the upstream's processor, where they are not the family's. ``low_detail``: the client asked for
-    detail "low", and the family defines what that takes, whatever the size.
+    detail "low", and the family defines what that takes, whatever the size. ``decode_bytes``: memory to decode it.
     """
 
     data: bytes
@@ -66,6 +59,7 @@ class MeasuredImage:
     native: int
     low_detail: bool = False
     bounds: Bounds = field(default_factory=dict)
+    decode_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,10 +105,11 @@ def measure_bytes(data: bytes, family: str, limits: Limits, bounds: Bounds = NO_
     if len(data) > limits.image_bytes:
         raise _too_large(limits)
     try:
-        kind, width, height = probe(data, max_pixels=limits.pixels)
+        picture = Picture(data, max_pixels=limits.pixels, header_only=True)
     except UnreadableImage as error:
         raise _refusal(error, limits) from None
-    return measure_size(width, height, family, limits, bounds, data, kind.lower())
+    image = measure_size(*picture.size, family, limits, bounds, data, picture.format.lower())
+    return replace(image, decode_bytes=picture.decode_bytes)
 
 
 def measure_size(
@@ -217,40 +212,3 @@ def write_png(image: Image.Image) -> bytes:
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
-
-
-class Workers:
-    """A bounded thread pool for image work; it returns 503 when saturated.
-
-    Pillow releases the GIL while it decodes, resizes and encodes, so threads are enough. A thread cannot be stopped:
-    work beyond its time limit still counts until it ends, which the limits on pixels and scans keep short.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._pool = ThreadPoolExecutor(limits.workers, thread_name_prefix="stakes-fit")
-        self._most, self._seconds, self._lock = limits.waiting, limits.fit_s, Lock()
-        self.inside = 0  # jobs running or waiting
-
-    async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What ``work`` returns or raises; 503 where the queue is full or the time limit is over."""
-        if self.inside >= self._most:
-            raise Refused(503, "busy", "all workers are busy; try again in a moment", passable=True, retry_after=1)
-        future = self._pool.submit(work, *args, **kwargs)
-        self._count(1)
-        future.add_done_callback(lambda _: self._count(-1))
-        try:
-            async with asyncio.timeout(self._seconds) as limit:
-                return await asyncio.wrap_future(future)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            message = f"the images were not ready in {self._seconds:g} s; send smaller ones"
-            raise Refused(503, "fit_timeout", message, passable=True) from None
-
-    def close(self) -> None:
-        """Accept no more work; running work may end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _count(self, jobs: int) -> None:
-        with self._lock:  # a job ends in its own thread
-            self.inside += jobs

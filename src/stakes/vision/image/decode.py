@@ -23,15 +23,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageSequence
-from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT, TiffImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 
 from stakes.errors import BadInput, StakesError, UnreadableImage
 from stakes.vision.image import MAX_PIXELS
+from stakes.vision.image.modes import gray_or_rgb
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MAX_SCANS = 100
@@ -96,6 +94,16 @@ class Picture:
         self.size = (height, width) if self.sideways else (width, height)
 
     @property
+    def decode_bytes(self) -> int:
+        """Memory that decoding takes at its peak, about; measured per pixel for each format and mode."""
+        image, each = self._image, 16 if self.format == "WEBP" else 5  # libwebp's animation decoder holds two canvases
+        if image.mode in ("I", "F"):
+            each = 40  # rescaled in float64
+        elif image.info.get("progressive"):
+            each = 12  # a JPEG's coefficients of all scans
+        return image.width * image.height * (each + 5 * image.has_transparency_data)
+
+    @property
     def photographed(self) -> bool:
         """Whether the file states an exposure time; a scan, a screenshot or a rendering does not."""
         if not self._own or self.format != "JPEG":
@@ -131,7 +139,7 @@ class Picture:
                 drafted = image.draft(None, (max(width, image.width // 8 + 1), height))
                 box = drafted[1] if drafted else None
             image.load()
-            return _gray_or_rgb(image), box or (0, 0, *image.size)
+            return gray_or_rgb(image), box or (0, 0, *image.size)
 
     def upright(self, image: Image.Image) -> Image.Image:
         """An image made of the stored pixels with the EXIF orientation applied, as RGB of its own."""
@@ -191,60 +199,6 @@ def _orientation(image: Image.Image) -> int:
     except Exception:  # damaged metadata: every viewer shows such an image as it is stored
         return 1
     return value if isinstance(value, int) else 1
-
-
-def _gray_or_rgb(image: Image.Image) -> Image.Image:
-    """The same picture in mode "L" or "RGB", on white. Gray stays one channel, which resizes in half the time.
-
-    Pillow's own ``convert`` clips ``I;16`` at 255, drops a palette's transparency and shows colors of clear pixels.
-    """
-    if image.mode.startswith("I") or image.mode == "F":
-        return _deep_gray(image)
-    if image.has_transparency_data:
-        layered = image.convert("RGBA")
-        paper = Image.new("RGB", image.size, "white")
-        paper.paste(layered, mask=layered.getchannel("A"))
-        return paper
-    if image.mode in ("L", "RGB"):
-        return image
-    return image.convert("L" if image.mode == "1" else "RGB")
-
-
-def _deep_gray(image: Image.Image) -> Image.Image:
-    """Gray values of more than 8 bits, scaled to 8.
-
-    A TIFF's tags state its bits, its sign and whether 0 is white, which Pillow leaves to the reader: it reads 12 bits
-    as 16 and unsigned 32 bits as signed, and mirrors where 0 is white up to 8 bits only.
-    """
-    values: NDArray[Any] = np.asarray(image)
-    tags: Any = image.tag_v2 if isinstance(image, TiffImageFile) else {}
-    bits = tags.get(BITSPERSAMPLE, (16,))[0]
-    if image.mode.startswith("I;16"):
-        gray = (values >> bits - 8).astype(np.uint8)  # as Pillow reads 16-bit RGB
-    else:
-        unsigned = image.mode == "I" and bits == 32 and tags.get(SAMPLEFORMAT, (1,))[0] == 1
-        gray = _rescale(values.view(np.uint32) if unsigned else values, floats=image.mode == "F")
-    if tags.get(PHOTOMETRIC_INTERPRETATION) == 0:
-        gray = 255 - gray
-    clear = image.info.get("transparency")
-    if isinstance(clear, int):
-        gray[values == clear] = 255
-    return Image.fromarray(gray)
-
-
-def _rescale(values: NDArray[Any], floats: bool) -> NDArray[np.uint8]:
-    """32-bit integers or floats to 8 bits, where the file does not say which value is white.
-
-    Values within 0..1 (floats only), 0..255 or 0..65535 are taken to fill that range. Any other values are spread from
-    their least to their greatest.
-    """
-    numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-    least, most = float(numbers.min()), float(numbers.max())
-    white = next((top for top in ((1.0,) if floats else ()) + (255.0, 65535.0) if most <= top), None)
-    if least < 0 or white is None:
-        numbers, white = numbers - least, (most - least) or 1.0
-    gray: NDArray[np.uint8] = np.rint(numbers * (255.0 / white)).astype(np.uint8)
-    return gray
 
 
 class _Bytes(io.BytesIO):

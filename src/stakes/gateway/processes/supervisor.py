@@ -23,7 +23,7 @@ from types import FrameType
 
 from stakes.errors import BadInput, StakesError
 from stakes.gateway.monitoring.logs import Log
-from stakes.gateway.siblings import Siblings
+from stakes.gateway.processes.siblings import Siblings
 
 Worker = Callable[[socket.socket, Siblings, Callable[[], None]], None]
 LONGEST_PAUSE_S, SETTLED_S, START_S = 10.0, 20.0, 120.0

@@ -82,7 +82,8 @@ async def run(name: str, requests: int, folder: Path) -> dict[str, Any]:
         load = one.load
         found = {
             "scenario": name, "images": load.sent, "arrived": load.arrived, "failed": load.failed,
-            "tokens": load.tokens, "limit": load.limit, "over": max(0, load.over, load.over_in_order),
+            "tokens": load.tokens, "limit": load.limit, "over": max(load.over, load.over_at_rest),
+            "over_by_arrival": load.over_by_arrival,
             "used": round(one.used, 4), "seconds": round(time.monotonic() - began, 1),
         }  # fmt: skip
         if name == "calm":

@@ -30,6 +30,6 @@ def test_a_fleet_keeps_its_total_when_a_gateway_is_killed(tmp_path: Path) -> Non
                 await asyncio.sleep(1.5)  # until the proxy has noticed
                 await load.send(iter(batches[-1:]))
                 assert load.arrived == before + len(batches[-1])
-                assert max(load.over, load.over_in_order) == 0
+                assert max(load.over, load.over_at_rest) == 0
 
     asyncio.run(run())

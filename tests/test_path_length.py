@@ -25,8 +25,9 @@ PACKAGE = str(Path(stakes.__file__).parent)
 # 40 files with tiers as given; training a signal on the labels, and reading out of fold, takes six more, the metric
 # `value` five, and harm limits, the uniform baseline and the digests of a policy three.
 MOST_FILES_OF_CALIBRATE = 54
-# 18 files, the prompt, the five of the signal that reads it, the scan for images, the allowance, and stable sizes.
-MOST_FILES_OF_A_REQUEST = 27
+# 18 files, the prompt, the five of the signal that reads it, the scan for images, the allowance, stable sizes, the line
+# of image work and the modes of images.
+MOST_FILES_OF_A_REQUEST = 29
 
 
 def is_import(frame: FrameType | None) -> bool:

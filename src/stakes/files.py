@@ -12,12 +12,14 @@ somebody named by mistake does not, and must not change.
 """
 
 import contextlib
+import math
 import os
 import re
 import secrets
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|null|true|false|-?\d[\d.eE+-]*')
 
@@ -65,3 +67,14 @@ def is_torn(tail: bytes, names: Sequence[str]) -> bool:
             return rest.startswith('"') or any(word.startswith(rest) for word in ("null", "true", "false", "-"))
         rest = rest[value.end() :]
     return rest.startswith(", ") or rest in ("", ",", "}")
+
+
+def clean(value: Any) -> Any:
+    """The value with null for infinities and NaN, which JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    return value

@@ -114,11 +114,11 @@ def test_the_table_of_labels_holds_the_judge(
     ours = {row[1]: row for row in made["rows"] if row[0] == "stakes"}
     judge = ours["LLM judge (labels labels.jsonl)"]
     n, agreement = judge[2:4]
-    hh, ll, hl, lh = judge[5:]
+    hh, ll, hl, lh = judge[6:]
     assert (n, hh, hl) == (40, 20, 0)
     assert 0 < lh == 20 - ll  # zip codes that the rule calls cheap
     assert agreement == pytest.approx((hh + ll) / n)
-    learnt = ours["learned signal on the judge's labels, documents held out"]
+    learnt = ours["learned signal on the judge's labels"]
     assert (learnt[2], learnt[3] > agreement) == (40, True)
     assert not any("was not asked" in line for line in made["findings"])
     assert any(line.startswith("judge: 0 of 40 undecided; disagreements: ") for line in made["findings"])
@@ -189,12 +189,12 @@ def test_a_served_judge_is_asked_once_about_each_question(
         made = json.loads(out.out)["tables"]["labels"]
         assert made["command"].endswith("--data docvqa --judge http://HOST/v1 --judge-model m")
         ours = {row[1]: row for row in made["rows"] if row[0] == "stakes"}
-        n, agreement, _, hh, ll, hl, lh = ours["LLM judge (m)"][2:]
+        n, agreement, _, _, hh, ll, hl, lh = ours["LLM judge (m)"][2:]
         undecided = 48 - n
         assert 0 < undecided < 24
         assert (hh, hl, ll + lh) == (24, 0, n - 24)
         assert agreement == pytest.approx((hh + ll) / n)
-        assert ours["learned signal on the judge's labels, documents held out"][2] == n
+        assert ours["learned signal on the judge's labels"][2] == n
         assert any(line.startswith(f"judge: {undecided} of 48 undecided") for line in made["findings"])
         asked = Counter(httpx.get(f"{judge}/asked", trust_env=False).json())
         assert {"author" in question: count for question, count in asked.items()} == {

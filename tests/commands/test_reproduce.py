@@ -10,7 +10,7 @@ from typer.main import get_command
 
 pytest.importorskip("datasets")
 
-from tests.data.hub.tables import HIGH, LOW, row, write_copy
+from tests.data.hub.tables import HIGH, LOW, picture, row, write_copy
 from tests.models.test_load import save
 
 from stakes.cli import app, main
@@ -28,7 +28,9 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
     settings = json.loads((model / "preprocessor_config.json").read_text())
     settings["size"]["longest_edge"] = 1300 * 28 * 28
     (model / "preprocessor_config.json").write_text(json.dumps(settings))
-    copy = write_copy("docvqa", tmp_path / "hub", [row("docvqa", i, (HIGH, LOW)[i % 2]) for i in range(8)])
+    page = picture(600, 800)
+    rows = [row("docvqa", i, (HIGH, LOW)[i % 2], page if i < 257 else None) for i in range(265)]
+    copy = write_copy("docvqa", tmp_path / "hub", rows)
     command = ["reproduce", "within-task", "--model", str(model), "--data", f"docvqa={copy}", "--per-tier", "2"]
     with pytest.raises(SystemExit) as left:
         main([*command, "--folder", str(tmp_path / "runs"), "--json"])
@@ -46,7 +48,7 @@ def test_within_task_runs_on_a_checkpoint_and_a_copy_of_the_hub(
         (["within-task", "--per-tier", "1"], "at least two questions"),
         (["within-task", "--mechanism", "magic"], "deletion or resolution"),
         (["invariance", "--selector", "best"], "no selector is called 'best'"),
-        (["within-task", "--data", "mnist"], "--data takes SET or SET=FILE"),
+        (["within-task", "--data", "mnist"], "--data takes SET, SET=FILE or a folder of copies"),
         (["within-task", "--data", "docvqa", "--data", "docvqa=a"], "--data names docvqa twice"),
         (["within-task", "--data", "sroie"], "give --data sroie=FOLDER with questions.jsonl"),
         (["curves", "--data", "sroie=nowhere"], "--data sroie=nowhere: no nowhere is there"),
@@ -78,7 +80,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("published --quick", "the table published does not use --quick; leave it out"),
         ("published --data docvqa", "the table published does not use --data"),
         ("within-task --every", "--every is for the table published, not for within-task; leave it out"),
-        ("within-task --selector random", "--selector is for the table invariance, not for within-task; leave it out"),
+        (
+            "within-task --selector random",
+            "is for the table invariance and selector-curves, not for within-task",
+        ),
         ("within-task --data chartqa=a", "the table within-task asks about docvqa, not about chartqa"),
         ("map --data chartqa=a", "the table map asks about docvqa, solid_color, not about chartqa"),
         ("labels --per-tier 9", "the table labels does not use --per-tier"),
@@ -101,7 +106,8 @@ def test_every_table_declares_its_options_and_data_sets() -> None:
     known = {option for name in reproduce.NAMES for option in reproduce_options.options_of(name)}
     typed = {opt for one in get_command(app).commands["reproduce"].params for opt in one.opts}  # type: ignore[attr-defined]
     assert known <= typed
-    assert all("-o" in reproduce_options.options_of(name) for name in (*reproduce.NAMES, "all"))
+    writing = [name for name in (*reproduce.NAMES, "all") if name != reproduce_options.CHECK]
+    assert all("-o" in reproduce_options.options_of(name) for name in writing)
     assert {name for table in TABLES for name in experiment(table).DATASETS} == set(OFFLINE)
 
 
@@ -131,8 +137,9 @@ def test_a_family_of_synthetic_pages_replaces_a_data_set(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "receipts").mkdir()
-    given = reproduce_options.parse_data(["docvqa=receipts", "chartqa=./receipts"])
-    assert given == {"docvqa": "receipts", "chartqa": "hub:chartqa:./receipts"}
+    given = ["docvqa=receipts", "chartqa=./receipts"]
+    assert reproduce_options.parse_data(given) == {"docvqa": "receipts", "chartqa": "chartqa"}
+    assert reproduce_options.find_copies(given) == {"chartqa": Path("receipts")}
     command = ["reproduce", "within-task", "--data", "docvqa=receipts", "--per-tier", "5", "-o", "made.json"]
     with pytest.raises(SystemExit) as left:
         main(command)
@@ -157,7 +164,7 @@ def test_the_command_in_a_file_uses_the_options_of_its_table(table: str, command
     model: Any = None  # not asked
     study = Study(model, "embedded", tmp_path, per_tier=9, judge=judge)
     named = None if judge is None else str(labels)
-    assert format_command(table, "embedded", ["docvqa=q.jsonl"], study, "tier", named) == command
+    assert format_command(table, ["docvqa=q.jsonl"], study, "tier", named) == command
 
 
 def test_infeasible_tables_are_left_out_of_all_and_refused_alone(

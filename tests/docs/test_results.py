@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from stakes.experiments.replay import check
+from stakes.experiments.results import PaperResults
+
 DOCS = Path(__file__).parents[2] / "docs"
 FILES = sorted((DOCS / "results").glob("*.json"))
-PAGES = ["results.md", "appendix.md", "dev/reader.md"]
+PAGES = ["results.md", "appendix.md", "paper.md", "dev/reader.md"]
 
 
 def prose(page: str) -> str:
@@ -55,9 +58,50 @@ def test_a_page_shows_what_the_files_hold(page: str, fill: ModuleType) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     tables = fill.read_tables(FILES)
     assert fill.filled(text, tables) == text
-    assert any(f"<!-- table {name} -->" in text for name in tables)
-    changed = {name: {**table, "rows": [["0"] * len(table["columns"])]} for name, table in tables.items()}
+    assert any(f"<!-- table {name} -->" in text for name in tables) or "<!-- cell " in text
+    changed = {
+        name: {**table, "rows": [[*row[:2], *["?"] * (len(row) - 2)] for row in table["rows"]]}
+        for name, table in tables.items()
+    }
     assert fill.filled(text, changed) != text
+
+
+def test_a_number_in_a_sentence_is_a_cell_of_a_table(fill: ModuleType) -> None:
+    rows = [["embedded", "cost", 0.25, 0.5], ["embedded", "anti", 0.75, 1.0]]
+    tables = {"arms": {"columns": ["source", "arm", "high", "high"], "rows": rows, "findings": []}}
+    text = "It falls to <!-- cell arms | embedded | cost | high#2 -->?<!-- end -->."
+    assert fill.filled(text, tables) == text.replace("?", "0.500")
+    for wrong in ("arms | embedded | high", "arms | embedded | cost | low", "arms | embedded | cost | high#3"):
+        with pytest.raises(SystemExit, match="names . rows and . columns"):
+            fill.filled(f"<!-- cell {wrong} -->?<!-- end -->", tables)
+
+
+def test_a_number_in_a_sentence_may_stand_in_a_finding(fill: ModuleType) -> None:
+    findings = [
+        "by deletion: error 0.2, p = 1.5e-04 by document",
+        "cost gains +0.150 [0.059, 0.281]; a rest",
+        "55% of CWE",
+    ]
+    tables = {"arms": {"columns": [], "rows": [], "findings": findings}}
+    for words, number in (
+        ("by deletion: … p = {} by", "1.5e-04"),
+        ("gains {}; a", "+0.150 [0.059, 0.281]"),
+        ("gains {} [", "+0.150"),
+        ("{} of CWE", "55%"),
+    ):
+        for bar in ("|", "\\|"):
+            text = f"It is <!-- number arms {bar} {words} -->?<!-- end -->."
+            assert fill.filled(text, tables) == text.replace("?", number)
+    with pytest.raises(SystemExit, match="is in 0 findings, not in one"):
+        fill.filled("<!-- number arms | anti gains {} -->?<!-- end -->", tables)
+
+
+def test_results_files_of_the_paper_follow_from_their_answers(fill: ModuleType, tmp_path: Path) -> None:
+    for path in FILES:
+        if "schema" in json.loads(path.read_text(encoding="utf-8")):
+            assert not [one.what for one in check(PaperResults.load(path)) if one.ok is False], path
+    (tmp_path / "paper-7b.json").write_text('{"schema": 1, "tables": {"mixed": {"rows": []}}}')
+    assert list(fill.read_tables([tmp_path / "paper-7b.json"])) == ["paper-7b-mixed"]
 
 
 def test_every_measured_table_is_on_some_page(fill: ModuleType) -> None:

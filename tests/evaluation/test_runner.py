@@ -210,7 +210,8 @@ def test_what_cannot_be_asked_is_named(tmp_path: Path) -> None:
         prepare_samples([replace(samples[0], image="gone.png")], tmp_path)
     with pytest.raises(BadInput, match="two samples are called 'p0q0'"):
         go(Oracle(), prepare_samples([samples[0], samples[0]], tmp_path), tmp_path / "log.jsonl")
-    assert asdict(Setting("deletion")) == {"mechanism": "deletion", "selector": "redundancy", "metric": "value"}
+    made = asdict(Setting("deletion"))
+    assert made == {"mechanism": "deletion", "selector": "redundancy", "metric": "value", "zero_mask": False}
     wrong: list[tuple[Any, Any, str, str]] = [
         ("zero-mask", None, "relaxed", "resolution or deletion"),
         ("resolution", None, "bleu", "metric 'bleu'"),

@@ -11,7 +11,7 @@ from stakes.experiments.tables import TABLES, experiment
 
 KNOWN = {
     "--model", "--data", "--per-tier", "--quick", "--signal", "--folder", "-o", "--mechanism", "--selector",
-    "--judge", "--judge-model", "--judge-key-env",
+    "--judge", "--judge-model", "--judge-key-env", "--scale-model", "--architecture-model",
 }  # fmt: skip
 
 
@@ -21,17 +21,18 @@ def test_a_table_declares_its_options_and_data_sets(name: str) -> None:
     assert {"--model", "--data", "--folder", "-o"} <= module.OPTIONS <= KNOWN
     assert "docvqa" in module.DATASETS
     assert set(module.DATASETS) <= set(OFFLINE)
-    assert callable(module.answers)
+    assert callable(module.asks)
     assert callable(module.table)
 
 
-def test_the_tables_are_those_of_the_paper_and_receipts() -> None:
+def test_the_tables_are_those_of_the_paper_its_open_cells_and_receipts() -> None:
     assert set(TABLES) == {
         "within-task", "cross-task", "frontier", "curves", "cross-dataset", "invariance", "mixed", "proportional",
-        "diagnostics", "metrics", "labels", "latency", "map", "receipts",
+        "diagnostics", "metrics", "labels", "latency", "map", "models", "receipts", "signals",
+        "selector-curves", "tiers", "both-gaps",
     }  # fmt: skip
     assert all(len(line) > 15 and not line.endswith(".") for line in TABLES.values())
-    with pytest.raises(BadInput, match="there is no table 'nine'; choose one of cross-dataset"):
+    with pytest.raises(BadInput, match="there is no table 'nine'; choose one of both-gaps, cross-dataset"):
         experiment("nine")
 
 

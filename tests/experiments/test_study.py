@@ -1,16 +1,23 @@
 """A study draws the samples that its options name, and its arms spend as the paper's do."""
 
 import json
+import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.data.hub.tables import HIGH, LOW, picture
 from tests.experiments.test_tables import Scholar
 
+from stakes.data.sample import read_samples
 from stakes.errors import BadInput
+from stakes.evaluation.samples import prepare_samples
 from stakes.experiments.study import FLOOR, Study
-from stakes.experiments.tables import experiment
+from stakes.experiments.tables import cross_task, models
+from stakes.published import figures
 from stakes.signals import KeywordRule
+from stakes.signals.keywords import KEYWORDS
 
 
 def write_file(folder: Path, tiers: list[str]) -> Path:
@@ -45,8 +52,39 @@ def test_content_gives_no_image_less_than_the_papers_floor(tmp_path: Path) -> No
     model = Scholar()
     study = Study(model, "scholar", tmp_path, per_tier=8)
     model.learn([*study.questions("forms", 4), *study.questions("swatches", 8)], 1)
-    source, samples = experiment("cross-task").workload(study)  # type: ignore[attr-defined]
-    arms = study.arms(source, samples, {"high": 512, "low": 96}, {"high": 5, "low": 1})
+    name, samples = cross_task.workload(study)
+    arms = study.arms(name, samples, {"high": 512, "low": 96}, {"high": 5, "low": 1})
     colors = arms.plan.budgets["content"][8:]
     assert set(colors) == {FLOOR} == {32}, "a solid color has no density at all"
     assert sum(arms.plan.budgets["content"]) == 8 * (512 + 96)
+
+
+def test_whole_words_end_the_scan_of_chartqa_at_the_published_row(real_data: Path) -> None:
+    lines = (real_data / "questions" / "chartqa_test.jsonl").read_text(encoding="utf-8").splitlines()
+    questions = [json.loads(line)["question"] for line in lines]
+    rule = KeywordRule()
+    plain = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in KEYWORDS), re.IGNORECASE)
+
+    def stop(is_high: Callable[[str], bool]) -> int:
+        seen = Counter[bool]()
+        for row, question in enumerate(questions, start=1):
+            seen[is_high(question)] += 1
+            if min(seen[True], seen[False]) == 200:
+                return row
+        return 0
+
+    assert stop(lambda text: rule(text).tier == "high") == figures()["sampling"]["chartqa_test"]["scanned"] == 568
+    assert stop(lambda text: plain.search(text) is not None) == 555
+    assert stop(lambda text: any(word in text.lower() for word in KEYWORDS)) == 659
+
+
+def test_llavas_three_arms_fit_real_pages(real_data: Path) -> None:
+    path = real_data / "docvqa" / "questions.jsonl"
+    samples = prepare_samples(read_samples(path), path.parent, KeywordRule())
+    plan = models.plan_rungs(samples, "llava-onevision")
+    assert [sum(budgets) for budgets in plan.budgets.values()] == [plan.total] * 3
+    means = {
+        tier: sum(b for b, one in zip(plan.budgets["cost"], samples, strict=True) if one.tier == tier) / 300
+        for tier in ("high", "low")
+    }
+    assert means == pytest.approx({"high": 4732, "low": 1306}, rel=0.03), "as published"

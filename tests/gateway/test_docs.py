@@ -35,9 +35,10 @@ def test_every_command_line_is_one(line: str) -> None:
 
 def test_every_option_in_the_text_exists() -> None:
     used = set(re.findall(r"`(--[a-z-]+)", TEXT))
-    of_vllm = {"--api-key", "--mm-processor-kwargs", "--trust-request-mm-kwargs"}
+    of_vllm = {"--api-key", "--mm-processor-kwargs", "--trust-request-mm-kwargs", "--enable-prompt-tokens-details"}
+    of_engines = of_vllm | {"--mm-process-config"}
     assert len(used) > 12
-    assert used - of_vllm <= _options("serve") | _options("calibrate") | _options("doctor")
+    assert used - of_engines <= _options("serve") | _options("calibrate") | _options("doctor")
 
 
 def test_every_header_and_metric_is_documented(upstream: Upstream, http: httpx.Client) -> None:
@@ -47,7 +48,8 @@ def test_every_header_and_metric_is_documented(upstream: Upstream, http: httpx.C
         for path in ("/healthz", "/readyz", "/metrics", "/stakes/state", "/"):
             assert http.get(front.address + path).status_code == 200
     out = TEXT.split("| header out |")[1].split("Errors have")[0]
-    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == {name for name in headers if name.startswith("x-stakes-")}
+    sent = {name for name in headers if name.startswith("x-stakes-")}
+    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == sent | {"x-stakes-pages"}  # with PDFs only
     named = set(re.findall(r"`(stakes_\w+)[`{]", TEXT))
     assert named <= there
     assert {one for one in there if one.endswith("_total")} <= named  # no counter is left out

@@ -1,7 +1,9 @@
 """Against real engines (``make test-engine``): tokens are counted as predicted, and vLLM reads as transformers does."""
 
+import asyncio
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,9 @@ from tests.gateway.upstream import until
 from stakes import models
 from stakes.data import synthetic as pages
 from stakes.gateway.local_server.app import create_model_app
+from stakes.gateway.monitoring.probe import check_upstream
 from stakes.gateway.run import running
+from stakes.gateway.settings import Settings
 from stakes.models import Request
 
 PAGES, SYNTHETIC, MESSAGES = 200, 100, 30
@@ -53,6 +57,13 @@ def test_vllm_counts_what_was_predicted_on_real_pages(engine: str, real_data: Pa
     with gateway(engine, policy(**BUDGETS)) as front:
         found = ask_all(front.base_url, "reader", real_pages(real_data, PAGES))
         check(found, front)
+
+
+def test_doctor_recognizes_vllm(engine: str) -> None:
+    settings = Settings(upstream=engine)
+    found = {one.name: one for one in asyncio.run(check_upstream(settings, policy(**BUDGETS)))}
+    assert re.match(r"vLLM \d+\.\d+", found["upstream engine"].found)
+    print(found["upstream engine"].found)
 
 
 def test_vllm_counts_what_was_predicted_with_anthropics_client(engine: str) -> None:

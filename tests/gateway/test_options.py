@@ -26,7 +26,7 @@ def values(monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, Any]:
     """The values that ``serve`` gets, without serving."""
     got: dict[str, Any] = {}
 
-    def stop(path: Any, budgets: Any, mean: Any, family: Any) -> None:
+    def stop(path: Any, budgets: Any, mean: Any, family: Any, actuator: Any) -> None:
         got.update(policy=path, budget=budgets, mean_budget=mean, family=family)
         raise SystemExit(0)
 

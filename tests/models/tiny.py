@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -186,3 +187,20 @@ def stock_inputs(family: str, images: list[Image.Image], questions: list[str]) -
         for question in questions
     ]
     return dict(processor(text=texts, images=[[i] for i in images], return_tensors="pt", padding=True))
+
+
+def save_tiles(folder: Path, tile: int = 252, side: int = 12, cap: int = 18) -> Path:
+    """A random LLaVA-OneVision checkpoint with these tiles; by default those of the family reader-llava."""
+    torch.manual_seed(1)
+    made = config("llava_onevision")
+    made.vision_config.image_size, made.vision_config.patch_size = tile, tile // side
+    made.image_grid_pinpoints = [[tile * i, tile * j] for i in range(1, 7) for j in range(1, 7)]
+    made.vision_aspect_ratio = f"anyres_max_{cap}"
+    tf.AutoModelForImageTextToText.from_config(made).save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    size = {"height": tile, "width": tile}
+    tf.LlavaOnevisionImageProcessorPil(size=size, image_grid_pinpoints=made.image_grid_pinpoints).save_pretrained(
+        folder
+    )
+    (folder / "chat_template.jinja").write_text(LLAVA, encoding="utf-8")
+    return folder

@@ -141,12 +141,10 @@ class Controller:
             if sum(self._traffic.seen) >= self._every:
                 self._solve()
             wishes = [self._wish(index, image, wanted) for image in known or [None] * len(natives)]
-            limit = self._mean + max(0, self._allowance.in_hand) // len(natives)
-            paid = [
-                wish.asked if min(wish.asked, native) <= limit else self._affordable(index, limit)
-                for wish, native in zip(wishes, natives, strict=True)
-            ]
-            kept = [wish.kept is not None for wish in wishes]
+            kept, paid = [wish.kept is not None for wish in wishes], [wish.asked for wish in wishes]
+            limit, rest = divmod(self._mean * len(natives) + max(0, self._allowance.in_hand), len(natives))
+            if sum(share(paid, natives, kept)) > limit * len(natives) + rest:
+                paid = [asked if asked <= limit else self._affordable(index, limit) for asked in paid]
             whole = share([wish.planned for wish in wishes], natives, kept)
             budgets = tuple(self._allowance.cut(share(paid, natives, kept), self._mean))
             sizes = tuple(wish.size(tier, *two) for wish, *two in zip(wishes, whole, budgets, strict=True))

@@ -62,6 +62,13 @@ def certified_budgets(policy: Policy) -> dict[str, CertifiedBudgets] | None:
     return {tier: CertifiedBudgets(min(least[tier], budget), budget, more) for tier, budget in policy.budgets.items()}
 
 
+def _uncalibrated(policy: Policy, budget: int) -> tuple[int, ...]:
+    """The budgets of a tier that was not measured: the floor and its own, or the entries of the menu up to its own."""
+    if policy.menu is None:
+        return tuple(sorted({policy.floor, budget}))
+    return tuple(entry for entry in policy.menu if policy.floor <= entry <= budget) or (budget,)
+
+
 def _permitted(
     policy: Policy, curves: dict[str, Curve], certified: dict[str, CertifiedBudgets] | None
 ) -> dict[str, Curve]:
@@ -118,14 +125,14 @@ class BudgetPath:
     steps: tuple[Step, ...]
     grids: tuple[tuple[int, ...], ...]
     limited: frozenset[str] = frozenset()
-    """Tiers with a harm limit, whose grids hold permitted budgets only."""
+    """Tiers that get no budget beside their grid's: those with a harm limit, and all where a menu has the budgets."""
 
     @classmethod
     def of(cls, policy: Policy) -> "BudgetPath":
         """The path of a policy; of a certified one, by way of the budgets that ship.
 
         A policy that lacks a curve does not say what tokens bring. Then each tier knows two budgets, the floor and its
-        own, and the most expensive tier is raised first.
+        own (or a menu's entries), and the most expensive tier is raised first.
         """
         costs = [plan.chosen_at for plan in policy.tiers.values()]
         curves = {tier: curve for tier, plan in policy.tiers.items() if (curve := plan.chosen_on)}
@@ -143,8 +150,8 @@ class BudgetPath:
         else:
             if policy.max_harm:
                 raise BadInput("harm limits are kept by the tiers' curves, and this policy lacks some; calibrate again")
-            grids = tuple(tuple(sorted({policy.floor, budget})) for budget in policy.budgets.values())
-            ranked = [(0, -costs[tier], Step(tier, *grid)) for tier, grid in enumerate(grids) if len(grid) > 1]
+            grids = tuple(_uncalibrated(policy, budget) for budget in policy.budgets.values())
+            ranked = [(0, -costs[tier], Step(tier, *two)) for tier, grid in enumerate(grids) for two in pairwise(grid)]
         for name, grid in zip(policy.tiers, grids, strict=True):
             if grid[0] > policy.mean_budget:
                 raise InfeasibleBudget(
@@ -152,7 +159,8 @@ class BudgetPath:
                     f"the mean budget of {policy.mean_budget}; give a mean budget of at least {grid[0]}"
                 )
         ranked.sort(key=lambda one: one[:2])  # stable: a tier's own steps keep their order
-        steps, limited = tuple(step for *_, step in ranked), frozenset(policy.max_harm or {})
+        steps = tuple(step for *_, step in ranked)
+        limited = frozenset(policy.tiers if policy.menu else policy.max_harm or {})
         return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), steps, grids, limited)
 
     def solve(self, mix: Sequence[float], mean: float) -> PathPoint:
@@ -170,7 +178,7 @@ class BudgetPath:
         return PathPoint(budgets)
 
     def permitted(self, tier: int, budget: int) -> int:
-        """Of a tier with a harm limit, the largest permitted budget up to this one; else the budget itself."""
+        """Of a tier that gets no others, the largest budget of its grid up to this one; else the budget itself."""
         grid = self.grids[tier]
         return grid[max(0, bisect_right(grid, budget) - 1)] if self.tiers[tier] in self.limited else budget
 

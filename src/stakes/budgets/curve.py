@@ -156,8 +156,12 @@ def whole_number(name: str, value: SupportsIndex) -> int:
         raise BadInput(f"{name} is a whole number, not {value!r}; round it yourself if that is what you mean") from None
 
 
-def budgets_to_measure(grid: Sequence[int] | None, mean_budget: int, floor: int | None) -> list[int]:
+def budgets_to_measure(
+    grid: Sequence[int] | None, mean_budget: int, floor: int | None, menu: Sequence[int] | None = None
+) -> list[int]:
     """The grid, sorted, or the paper's grid scaled to the mean; raises where no budget of it fits floor and mean.
+
+    ``menu``: the budgets that the engine can take, where these are few; all of them are measured, and no others.
 
     >>> budgets_to_measure([304, 32, 160], mean_budget=160, floor=None)
     [32, 160, 304]
@@ -165,7 +169,12 @@ def budgets_to_measure(grid: Sequence[int] | None, mean_budget: int, floor: int 
     if not 1 <= mean_budget <= MOST_TOKENS:
         raise BadInput(f"the mean budget is 1 to {MOST_TOKENS:,} tokens per image, not {mean_budget}")
     check_floor(floor)
-    budgets = sorted(set(default_grid(mean_budget) if grid is None else grid))
+    if menu is not None and (others := sorted(set(grid or ()) - set(menu))):
+        raise BadInput(
+            f"the engine takes {', '.join(map(str, menu))} tokens, and not {others[0]}; give these in --grid"
+        )
+    default = default_grid(mean_budget) if menu is None else menu
+    budgets = sorted(set(default if grid is None else grid))
     if not budgets or budgets[0] < 1:
         raise BadInput(f"a grid needs budgets of at least one token, not {list(grid or ())}")
     permitted = [budget for budget in budgets if budget >= (floor or 1)]

@@ -96,6 +96,8 @@ class Policy(BaseModel):
     """Reserved: whether blank margins are cut off."""
     confidence: Any = None
     """Reserved: the statistic that thresholds are about."""
+    menu: tuple[Tokens, ...] | None = None
+    """The entries of the engine's menu, ascending, where budgets are such entries; None where any budget can be."""
     mean_budget: Tokens
     floor: Tokens = 1
     burst: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
@@ -249,7 +251,8 @@ class Policy(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all: a reader never sees half a policy."""
-        left_out: dict[str, Any] = {name: True for name in ("per_request", "documents") if getattr(self, name) is None}
+        unused = [name for name in ("per_request", "documents", "menu") if getattr(self, name) is None]
+        left_out: dict[str, Any] = dict.fromkeys(unused, True)
         left_out["tiers"] = {
             name: {field for field in ("expected_cost", "questions") if getattr(plan, field) is None}
             for name, plan in self.tiers.items()

@@ -44,7 +44,7 @@ from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.runner import RunOptions
 from stakes.evaluation.samples import answerable, basis_of, prepare_samples
 from stakes.models import VLM, load
-from stakes.models.identity import family_of, model_name
+from stakes.models.identity import family_of, menu_of, model_name
 from stakes.signals import Signal, to_dict
 from stakes.signals.named import named_signal
 from stakes.tiers import expected_costs
@@ -164,7 +164,7 @@ def _calibrate(
 ) -> Calibration:
     """The four steps, the checks between them, and the policy; ``samples`` are prepared."""
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
-    budgets = budgets_to_measure(options.grid, mean_budget, floor)
+    budgets = budgets_to_measure(options.grid, mean_budget, floor, menu_of(model))
     samples, excluded = answerable(model, samples, log)
     if options.certification is not None:
         samples = check_certifiable(samples, costs, options.certification)
@@ -181,10 +181,7 @@ def _calibrate(
     measured = measure(model, samples, budgets, log, options.setting, options.run, terms=choice, sampling=sampling)
     outcomes, adaptive = measured.outcomes, measured.adaptive
     tables = by_document(outcomes, costs, labels)
-    if adaptive is None:
-        chosen = choose(tables, terms, estimator)
-    else:
-        chosen = ChosenBudgets(adaptive.budgets, adaptive.fitted)
+    chosen = ChosenBudgets(adaptive.budgets, adaptive.fitted) if adaptive else choose(tables, terms, estimator)
     certificate = _certificate(tables, chosen, costs, mean_budget, options, sampling)
     if certificate is not None:
         certificate = replace(certificate, unit="group" if any(sample.group for sample in samples) else "document")
@@ -200,6 +197,7 @@ def _calibrate(
         selector=options.setting.selector,
         basis="legibility" if basis == "legibility" else "answers",
         metric=options.setting.metric,
+        menu=menu_of(model),
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
         max_harm=limits,

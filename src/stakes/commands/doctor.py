@@ -166,7 +166,7 @@ def _upstream(
 
 def _other_actuator(actuator: str, family: str) -> str:
     """Advice on which actuators fit the family, if this one does not."""
-    from stakes.gateway.proxy.actuators import supported
+    from stakes.vision.geometry.menus import supported
 
     try:
         good = supported(family)

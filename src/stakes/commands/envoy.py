@@ -60,7 +60,7 @@ def envoy(
     except ImportError as error:
         raise BadInput(f"an external processor needs {error.name}; run: pip install 'stakes[gateway,envoy]'") from error
 
-    rules = PolicySource(policy, budget, mean_budget, family, signal, undecided)
+    rules = PolicySource(policy, budget, mean_budget, family, signal, undecided, typed["actuator"])
     given = {name: value for name, value in typed.items() if value is not None}
     settings = Settings.from_options(_UNUSED, given)
     served = Served(

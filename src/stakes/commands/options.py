@@ -35,6 +35,10 @@ ModelName = Annotated[
         "embedded; to evaluate, the policy's."
     ),
 ]
+Device = Annotated[str | None, typer.Option(help="Where a local model computes: cuda or cpu. Default: cuda if any.")]
+Dtype = Annotated[
+    str | None, typer.Option(help="Its number format, such as bfloat16. Default: bfloat16 on cuda, float32 on a CPU.")
+]
 MaxTokens = Annotated[int | None, typer.Option(help="The longest answer, in tokens. Default: the model's own, or 16.")]
 Endpoint = Annotated[
     str | None, _server(help="An OpenAI-compatible server in place of --model, such as http://127.0.0.1:8000/v1.")
@@ -49,6 +53,10 @@ Timeout = Annotated[float | None, _server(help="Seconds per attempt. Default: 12
 Tries = Annotated[
     int | None,
     _server(help="Attempts per answer, with pauses of 1, 2, 4, … 60 s. Default: 5; 65 retries take about an hour."),
+]
+Actuator = Annotated[
+    Literal["pixels", "vllm", "lmdeploy", "detail", "gemini"] | None,
+    _server(help="How a budget reaches the server: pixels resizes the image (default); the others set a parameter."),
 ]
 Empty = Annotated[
     Literal["error", "answer"] | None,
@@ -76,6 +84,8 @@ class ModelSource:
         options: dict[str, Any] = {} if named.max_tokens is None else {"max_new_tokens": named.max_tokens}
         if named.endpoint is not None:
             options |= {"model": named.name, "family": policy.family}
+        if named.actuator is not None:
+            options |= {"actuator": named.actuator}
         return cls(named.endpoint or named.name, options, stated=False, family=policy.family)
 
     def defaults(self, name: str) -> Mapping[str, Any]:
@@ -117,7 +127,10 @@ def model_source(
     timeout: Timeout = None,
     tries: Tries = None,
     empty: Empty = None,
+    actuator: Actuator = None,
     max_tokens: MaxTokens = None,
+    device: Device = None,
+    dtype: Dtype = None,
     default: ModelSource = EMBEDDED,
 ) -> ModelSource:
     """Combine the options; what is not given keeps the model's default. ``default``: where no model is named."""
@@ -136,15 +149,19 @@ def model_source(
         "--timeout": ("timeout_s", timeout),
         "--tries": ("tries", tries),
         "--empty": ("empty", empty),
+        "--actuator": ("actuator", actuator),
     }
     given = {option: pair for option, pair in of_server.items() if pair[1] is not None}
     if given and not _is_address(name):
         raise BadInput(f"{', '.join(given)} is for a model behind a server, and {name!r} is not; give --endpoint URL")
-    length = {} if max_tokens is None else {"max_new_tokens": max_tokens}
+    here = {"device": device, "dtype": dtype}
+    if any(here.values()) and _is_address(name):
+        raise BadInput(f"{name!r} is an address, whose server chose device and dtype; leave out --device and --dtype")
+    local = {key: value for key, value in {**here, "max_new_tokens": max_tokens}.items() if value is not None}
     stated = default.stated or any(
-        option is not None for option in (model, endpoint, endpoint_model, family, max_tokens)
+        option is not None for option in (model, endpoint, endpoint_model, family, actuator, max_tokens, device, dtype)
     )
-    return ModelSource(name, {**default.defaults(name), **dict(given.values()), **length}, stated)
+    return ModelSource(name, {**default.defaults(name), **dict(given.values()), **local}, stated)
 
 
 def _is_address(name: str) -> bool:
@@ -195,7 +212,12 @@ def workers_for(source: ModelSource, ray: OnRay = False, ray_workers: RayWorkers
 
     check_copied(source.name)
     need_ray(ray_workers)
-    return lambda model: OverRay(model, copy_of(model, source.name, **source.options), ray_workers)
+
+    def workers(model: Any) -> "BatchAnswerer":
+        named = getattr(model, "named", None)  # it may be another model than the source's, of the same options
+        return OverRay(model, copy_of(model, named.name if named else source.name, **source.options), ray_workers)
+
+    return workers
 
 
 def asks_a_model(
@@ -220,6 +242,12 @@ def asks_a_model(
         options |= {"source": of_model, "workers": of_workers}.get(name, {name: own})
     replace_signature(run, list(options.values()))
     return run
+
+
+def options_besides_model() -> frozenset[str]:
+    """The options that say more about a model than ``--model``, and those of workers."""
+    names = [*inspect.signature(model_source).parameters, *inspect.signature(workers_for).parameters]
+    return frozenset(f"--{name.replace('_', '-')}" for name in names if name not in ("model", "default", "source"))
 
 
 def asks_the_policys_model(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,13 +2,15 @@
 
 import json
 import math
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stakes.aliases import with_old_keys
+from stakes.files import clean
 
 if TYPE_CHECKING:
     from stakes.experiments.table import Table
@@ -19,17 +21,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 def print_json(record: object) -> None:
     """Print one JSON object, with keys of version 0.1 next to their new names; infinities and NaN become null."""
     typer.echo(json.dumps(with_old_keys(clean(record)), ensure_ascii=False, indent=1))
-
-
-def clean(value: Any) -> Any:
-    """The value with null for infinities and NaN, which JSON does not have."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {str(key): clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
-    return value
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -65,6 +56,15 @@ def save_record(path: Path, record: object) -> None:
     from stakes.evaluation.fingerprint import save_json
 
     save_json(path, clean(record))
+
+
+def versions() -> dict[str, str]:
+    """The machine, and the versions of the packages that can change a figure; those not installed are absent."""
+    from stakes.commands.installed import version
+
+    packages = {name: version(name) for name in ("stakes", "torch", "transformers", "numpy", "pillow")}
+    here = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    return here | {name: found for name, found in packages.items() if found is not None}
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -1,50 +1,65 @@
 """``stakes reproduce``: the paper's tables, recomputed or measured, beside the published figures."""
 
 import json
-import platform
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands import legibility
+from stakes.commands import legibility, paper
 from stakes.commands import reproduce_options as options
 from stakes.commands.inputs import check_writable, signal_file
-from stakes.commands.installed import version
-from stakes.commands.output import AsJson, print_json, print_measured, print_table, save_record
-from stakes.commands.reproduce_options import PUBLISHED, options_of
+from stakes.commands.options import ModelSource, Workers, asks_a_model
+from stakes.commands.output import AsJson, print_json, print_measured, print_table, save_record, versions
+from stakes.commands.reproduce_options import CHECK, PAPER, PUBLISHED, options_of
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.experiments.tables import TABLES, experiment
 
 if TYPE_CHECKING:
     from stakes.experiments.study import Study
 
-NAMES = {PUBLISHED: "every published figure that follows from others, recomputed", **TABLES, **legibility.NAMES}
+NAMES = {
+    PAPER: "every table of the paper on its own samples, with a results file and a page",
+    CHECK: "a results file of paper, computed again from its answers",
+    PUBLISHED: "every published figure that follows from others, recomputed",
+    **TABLES,
+    **legibility.NAMES,
+}
 QUICK, FULL = 24, 300
 FOLDER = Path("runs/reproduce")
 
 
+@asks_a_model
 def reproduce(
     context: typer.Context,
     table: Annotated[
         str, typer.Argument(help="Which table: " + "; ".join(f"{k} ({v})" for k, v in NAMES.items()) + "; or all.")
     ],
-    model: Annotated[
-        str, typer.Option(help="embedded, embedded-small, embedded-llava, ocr, a hub name, a folder or an address.")
-    ] = "embedded",
+    file: Annotated[Path | None, typer.Argument(help="With check: the results file.")] = None,
+    *,
+    source: ModelSource,
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="Real questions: docvqa (hub), docvqa=FOLDER (parquet copy), docvqa=FILE; sroie=FOLDER or sroie=FILE: "
-            "receipts in place of docvqa. Or other synthetic pages: docvqa=receipts."
+            help="Real questions: docvqa (hub), docvqa=FOLDER (parquet copy), docvqa=FILE; FOLDER: copies of all "
+            "benchmarks; sroie=FOLDER or sroie=FILE: receipts in place of docvqa. Or other synthetic pages: "
+            "docvqa=receipts."
         ),
     ] = None,
     per_tier: Annotated[int | None, typer.Option(help=f"Questions of each tier. Default: {FULL}.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK} questions per tier: only a preview.")] = False,
     mechanism: Annotated[str, typer.Option(help="For tables that do not fix it: deletion or resolution.")] = "deletion",
     selector: Annotated[
-        list[str] | None, typer.Option(help="With invariance: a selector; once per selector. Default: the paper's six.")
+        list[str] | None,
+        typer.Option(help="With invariance and selector-curves: a selector; may repeat. Default: all six."),
+    ] = None,
+    scale_model: Annotated[
+        str | None, typer.Option(help="With invariance, models and paper: a smaller model, or none. " + options.OTHERS)
+    ] = None,
+    architecture_model: Annotated[
+        str | None, typer.Option(help="With the same: a model of another architecture, or none. " + options.OTHERS)
     ] = None,
     signal: Annotated[str, typer.Option(help="How tiers are read: tier (labels) or keywords.")] = "tier",
     folder: Annotated[Path, typer.Option(help="Answers are kept here; a later run resumes from them.")] = FOLDER,
@@ -52,6 +67,8 @@ def reproduce(
         Path | None,
         typer.Option("--output", "-o", help="Also write the tables to a JSON file, beside others of this model."),
     ] = None,
+    limit: Annotated[int | None, typer.Option(help="With paper: at most so many questions of a tier or task.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With paper: only print what would be asked.")] = False,
     judge: Annotated[
         str | None, typer.Option(help="With labels: a judge's labels file, or the address of the model that judges.")
     ] = None,
@@ -60,6 +77,7 @@ def reproduce(
         str | None, typer.Option(help="With --judge ADDRESS: the environment variable that holds its API key.")
     ] = None,
     every: Annotated[bool, typer.Option("--every", help="With published: list also the figures that follow.")] = False,
+    workers: Workers,
     as_json: AsJson = False,
 ) -> None:
     """Measure or recompute the paper's tables and show them beside the published ones.
@@ -70,7 +88,13 @@ def reproduce(
         raise BadInput(f"there is no table {table!r}; choose one of {', '.join(NAMES)}, or all")
     words = data or []
     options.check_options(table, _given(context), words)
+    if (table == CHECK) != (file is not None):
+        raise BadInput("stakes reproduce check FILE takes one results file; other tables take none")
+    if table == CHECK:
+        assert file is not None
+        return paper.check_file(file, as_json)
     count = (QUICK if quick else FULL) if per_tier is None else per_tier
+    count = count if limit is None else min(count, limit)
     if count < 2:
         raise BadInput(f"a table needs at least two questions of each tier, not {count}")
     if output is not None:
@@ -79,39 +103,32 @@ def reproduce(
     if table == PUBLISHED:
         return _published(every, output, as_json)
     if table in legibility.NAMES:
-        return legibility.legibility(table, words, folder, output, as_json, model=model, per_tier=count)
-    judging = options.make_judge(judge, judge_model, judge_key_env, folder)
-    sources = options.parse_data(words)
-    names = list(TABLES) if table == "all" else [table]
-    left_out = options.missing_data(sources) if table == "all" else {}
-    names = [name for name in names if name not in left_out]
-    if judging is not None and "labels" in left_out:
-        raise BadInput(f"--judge is for the table labels, which is left out: {left_out['labels']}")
-    for why in left_out.values():
-        typer.echo(f"left out: {why}", err=True)
-    study = options.make_study(model, sources, count, mechanism, signal, folder, selector or [], judging)
-    options.print_estimate(study, sum(experiment(name).answers(study) for name in names))
-    tables = {}
-    for name in names:
-        try:
-            measured = experiment(name).table(study)
-        except InfeasibleBudget as error:
-            # An AnyRes model has no tiles for budgets as low as the paper's; deletion keeps any number of tokens.
-            other = "; try --mechanism deletion" if study.mechanism == "resolution" else ""
-            left_out[name] = f"{name} needs budgets that {study.name} cannot take by resizing{other} ({error})"
-            if table != "all":
-                raise InfeasibleBudget(left_out[name]) from None
-            typer.echo(f"left out: {left_out[name]}", err=True)
-            continue
-        if "sroie" in sources:
-            from stakes.experiments.tables.receipts import of_receipts
-
-            measured = of_receipts(measured, study)
-        command = format_command(table, model, words, study, signal, judge)
-        tables[measured.name] = {"command": command, "per_tier": study.per_tier, **measured.record()}
-        if not as_json:
-            print_measured(measured)
-    record: dict[str, Any] = {"model": model, "versions": versions(), "tables": tables}
+        return legibility.legibility(table, words, folder, output, as_json, model=source.name, per_tier=count)
+    study = options.make_study(
+        source.name,
+        folder,
+        count,
+        options.parse_data(words, every=table == PAPER),
+        mechanism=mechanism,
+        signal=signal,
+        selectors=selector or [],
+    )
+    study = replace(
+        study,
+        copies=options.find_copies(words),
+        judge=options.make_judge(judge, judge_model, judge_key_env, folder),
+        others=options.make_others(source, workers, scale=scale_model, architecture=architecture_model),
+    )
+    made = format_command(table, words, study, signal, judge)
+    if table == PAPER:
+        study = replace(study, name=options.shown_name(source.name))
+        if dry_run:
+            return paper.dry_run(study, as_json)
+        return paper.measure(study, source, workers, output or paper.OUTPUT, as_json, made)
+    names, left_out = options.choose_tables(table, study)
+    with source.open() as model:
+        tables = _measure(names, replace(study, model=model, workers=workers(model)), made, left_out, as_json)
+    record: dict[str, Any] = {"model": study.name, "versions": versions(), "tables": tables}
     record |= {"left_out": left_out} if left_out else {}
     if output is not None:
         save_record(output, with_earlier_tables(record, output))
@@ -120,9 +137,38 @@ def reproduce(
     return None
 
 
+def _measure(
+    names: list[str], study: "Study", made: str, left_out: dict[str, str], as_json: bool
+) -> dict[str, dict[str, Any]]:
+    """Measure tables; of several, those whose budgets the model cannot take are added to ``left_out``."""
+    options.print_estimate(study, names)
+    tables = {}
+    for name in names:
+        try:
+            measured = experiment(name).table(study)
+        except InfeasibleBudget as error:
+            # An AnyRes model has no tiles for budgets as low as the paper's; deletion keeps any number of tokens.
+            other = "; try --mechanism deletion" if study.mechanism == "resolution" else ""
+            left_out[name] = f"{name} needs budgets that {study.name} cannot take by resizing{other} ({error})"
+            if len(names) == 1:
+                raise InfeasibleBudget(left_out[name]) from None
+            typer.echo(f"left out: {left_out[name]}", err=True)
+            continue
+        if "sroie" in study.data:
+            from stakes.experiments.tables.receipts import of_receipts
+
+            measured = of_receipts(measured, study)
+        tables[measured.name] = {"command": made, "per_tier": study.per_tier, **measured.record()}
+        if not as_json:
+            print_measured(measured)
+    return tables
+
+
 def _given(context: typer.Context) -> list[str]:
     """The options that were typed, by their last name: ``-o`` for ``--output``."""
-    names = {str(one.name): one.opts[-1] for one in context.command.params if one.name not in ("table", "as_json")}
+    names = {
+        str(one.name): one.opts[-1] for one in context.command.params if one.name not in ("table", "file", "as_json")
+    }
     sources = {name: context.get_parameter_source(name) for name in names}
     return [names[name] for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
 
@@ -153,8 +199,8 @@ def _published(every: bool, output: Path | None, as_json: bool) -> None:
 def _check_results_file(path: Path, table: str) -> None:
     """Refuse to replace a file that collects tables by a table that has a file of its own, or the reverse."""
     old = _read_results(path)
-    alone = table == PUBLISHED or table in legibility.NAMES
-    if alone and {"model", "versions", "tables"} <= old.keys():
+    alone = table in (PUBLISHED, PAPER) or table in legibility.NAMES
+    if alone and {"model", "versions", "tables"} <= old.keys() and not (table == PAPER and "schema" in old):
         raise BadInput(
             f"{path} holds tables of {old['model']}, and {table} has a file of its own; give -o another name"
         )
@@ -179,26 +225,22 @@ def _read_results(path: Path) -> dict[str, Any]:
     return old if isinstance(old, dict) else {}
 
 
-def format_command(table: str, model: str, data: list[str], study: "Study", signal: str, judge: str | None) -> str:
+def format_command(table: str, data: list[str], study: "Study", signal: str, judge: str | None) -> str:
     """The command that makes a table again, without paths of this machine."""
     from stakes.data.synthetic import FAMILIES
 
     used = options_of(table)
     parts = [f"stakes reproduce {table}"]
     parts += [f"--per-tier {study.per_tier}"] if "--per-tier" in used else []
+    parts += [f"--limit {study.per_tier}"] if table == PAPER and study.per_tier < FULL else []
     parts += [f"--mechanism {study.mechanism}"] if "--mechanism" in used else []
     parts += [f"--signal {signal}"] if signal != "tier" else []
-    parts += [f"--model {Path(model).name if Path(model).exists() else model}"] if model != "embedded" else []
+    parts += [f"--model {options.shown_name(study.name)}"] if study.name != "embedded" else []
+    parts += [f"--{axis}-model {other.name}" for axis, other in study.others.items() if table == PAPER]
     parts += [f"--selector {selector}" for selector in study.selectors]
-    parts += [f"--data {word if word.partition('=')[2] in FAMILIES else word.partition('=')[0]}" for word in data]
+    named = [word for word in data if not Path(word).is_dir()]
+    parts += [f"--data {word if word.partition('=')[2] in FAMILIES else word.partition('=')[0]}" for word in named]
     if judge is not None and study.judge is not None:
         served = f"http://HOST/v1 --judge-model {study.judge.name}"
         parts += [f"--judge {Path(judge).name if study.judge.offline else served}"]
     return " ".join(parts)
-
-
-def versions() -> dict[str, str]:
-    """The machine, and the versions of the packages that can change a figure; those not installed are absent."""
-    packages = {name: version(name) for name in ("stakes", "torch", "transformers", "numpy", "pillow")}
-    here = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-    return here | {name: found for name, found in packages.items() if found is not None}

@@ -89,7 +89,7 @@ def serve(
     except ImportError as error:
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
 
-    rules = PolicySource(policy, budget, mean_budget, family, signal, undecided)
+    rules = PolicySource(policy, budget, mean_budget, family, signal, undecided, typed["actuator"])
     rules()  # report a bad policy before a model is loaded
     with _upstream(typed["upstream"]) as (address, own, bounds), ledger_file(processes, typed) as ledger:
         given = {name: value for name, value in {**typed, **ledger}.items() if value is not None}

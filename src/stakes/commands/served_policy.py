@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stakes.commands.inputs import signal_file, tier_numbers, use_signal
 from stakes.errors import BadInput
@@ -25,12 +25,13 @@ class PolicySource:
     family: str | None
     signal: str | None
     undecided: str | None
+    actuator: str | None = None
     model: str = ""
     own: str | None = None
 
     def __call__(self) -> "Policy":
         """The policy, with the signal that reads its tiers."""
-        rules = read_policy(self.path, self.budgets, self.mean, self.family or self.own or FAMILY)
+        rules = read_policy(self.path, self.budgets, self.mean, self.family or self.own or FAMILY, self.actuator)
         if self.own not in (None, rules.family):
             raise BadInput(f"these budgets are tokens of {rules.family}, but {self.model!r} is {self.own}")
         use_signal(rules, self.signal, self.undecided)
@@ -42,12 +43,15 @@ class PolicySource:
         return tuple(path for path in (self.path, signal_file(self.signal or "")) if path is not None)
 
 
-def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, family: str) -> "Policy":
-    """The file's policy, or an uncalibrated one from ``--budget``."""
+def read_policy(
+    path: Path | None, budgets: list[str] | None, mean: int | None, family: str, actuator: Any = None
+) -> "Policy":
+    """The file's policy, or an uncalibrated one from ``--budget``, by the entries of the actuator's menu."""
     from stakes.budgets.policy import Policy
     from stakes.signals import to_dict
     from stakes.signals.named import named_signal
     from stakes.tiers import PAPER_TIERS
+    from stakes.vision.geometry.menus import menu
 
     if (path is None) == (not budgets):
         raise BadInput("give --policy FILE, or budgets of your own such as --budget high=576 --budget low=64")
@@ -73,6 +77,7 @@ def read_policy(path: Path | None, budgets: list[str] | None, mean: int | None, 
     record = {
         "schema": 2, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
         "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
+        "menu": menu(actuator or "pixels", family),
         "signal": to_dict(named_signal("requests", {name: plan["cost"] for name, plan in plans.items()})),
     }  # fmt: skip
     return Policy.from_record(record, "--budget")

@@ -174,7 +174,7 @@ def _answer_each(
 
 def _requests(samples: SamplesByIndex, batch: Batch, setting: Setting, pixels: Sequence[Any]) -> list[Request]:
     return [
-        Request(image, samples[i].asked, budget, setting.mechanism, setting.selector, samples[i].id)
+        Request(image, samples[i].asked, budget, setting.requested, setting.selector, samples[i].id)
         for (i, budget), image in zip(batch, pixels, strict=True)
     ]
 

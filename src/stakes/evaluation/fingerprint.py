@@ -45,11 +45,15 @@ _DIGEST = re.compile("[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Setting:
-    """How budgets are realised and answers graded; ``selector`` is a name with options, for deletion only."""
+    """How budgets are realised and answers graded; ``selector`` is a name with options, for deletion only.
+
+    ``zero_mask``: a control in place of deletion, in which the other tokens stay in the sequence as zero vectors.
+    """
 
     mechanism: Mechanism = "resolution"
     selector: str | None = None
     metric: str = DEFAULT_METRIC
+    zero_mask: bool = False
 
     def __post_init__(self) -> None:
         if self.mechanism not in ("resolution", "deletion"):
@@ -67,6 +71,11 @@ class Setting:
             if ":" in str(self.selector):  # its options are checked now, not at the first answer
                 with suppress(ImportError):  # without torch, loading the model says what to install
                     make(str(self.selector))
+
+    @property
+    def requested(self) -> Mechanism:
+        """The mechanism of each request."""
+        return "zero-mask" if self.zero_mask else self.mechanism
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,7 @@ def fingerprint_of(samples: Sequence[Sample], model: Any, setting: Setting) -> F
             "samples": str(len(samples)),
             **{key: json_digest(column)[:16] for key, column in columns.items()},
             **{f"model.{key}": value for key, value in identity(model).items()},
-            "mechanism": setting.mechanism,
+            "mechanism": setting.requested,
             "selector": str(setting.selector),
             "metric": setting.metric,
             "suffix": SUFFIX,

@@ -42,7 +42,7 @@ from stakes.evaluation.layer_budgets import LayerBudgets, layer_budgets
 from stakes.evaluation.outcome_log import Outcome, OutcomeLog
 from stakes.evaluation.progress import Progress
 from stakes.models.base import VLM, Answer
-from stakes.models.identity import family_of, native_tokens
+from stakes.models.identity import family_of, menu_of, native_tokens
 from stakes.vision.image.resize import fitted_size
 
 Assignments = Sequence[Sequence[int]]  # each gives every sample one budget
@@ -155,7 +155,7 @@ def check(model: Any, samples: Sequence[Sample], assignments: Assignments, setti
     _check_native(samples, budgets, native)
     if (layers := layer_budgets(model, setting)) is not None:
         layers.check(samples, native, assignments)
-    if setting.mechanism == "resolution":
+    if setting.mechanism == "resolution" and menu_of(model) is None:  # entries of a menu fit every image
         _check_sizes(samples, budgets, family_of(model))
 
 
@@ -211,7 +211,7 @@ def _outcome(
         sample=sample.id,
         document=sample.document,
         tier=sample.tier,
-        mechanism=setting.mechanism,
+        mechanism=setting.requested,
         selector=setting.selector,
         budget=budget,
         native=answer.native_tokens,

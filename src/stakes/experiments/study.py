@@ -7,35 +7,45 @@
 Answers are logged per data set, mechanism and selector, and every (question, budget) is answered once, whichever tables
 need it: the frontier's 13 budgets serve the arms, the metrics and the map. A stopped study resumes where it was.
 
-A source is a family of synthetic pages (``forms``), a set of the hub by the paper's protocol (``hub:docvqa``, or
-``hub:docvqa:FOLDER`` for a local parquet copy), a samples file, or ``sroie``: real receipts, which may replace the
-documents of the paper with ``data={"docvqa": "sroie", "sroie": "questions.jsonl"}``. Their tiers are as labelled in the
-file, and those with fewer than 640 tokens are enlarged to that many, so that every budget of the paper is feasible.
+A source is a family of synthetic pages (``forms``), a benchmark of the hub by the paper's protocol (``docvqa``,
+``sampling``), a samples file, or ``sroie``: real receipts, which may replace the documents of the paper with
+``data={"docvqa": "sroie", "sroie": "questions.jsonl"}``. Tiers of files are as labelled, unless a signal reads them.
+Receipts with fewer than 640 tokens are enlarged to that many, so that every budget of the paper is feasible.
 """
 
+import json
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stakes.budgets.policy import Policy, TierPlan
 from stakes.calibration.arms.comparison import ArmRow, Comparison, compare
-from stakes.calibration.arms.plan import ARMS, ArmPlan, plan_arms
+from stakes.calibration.arms.plan import ARMS, ArmPlan, densities, plan_arms
 from stakes.data import synthetic as pages
+from stakes.data.hub.sources import SOURCES
 from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput
-from stakes.evaluation.fingerprint import Setting
+from stakes.evaluation.batching import BatchAnswerer
+from stakes.evaluation.fingerprint import Setting, model_digest, save_json
+from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.progress import Progress
 from stakes.evaluation.runner import Assignments, Key, RunOptions, run
 from stakes.evaluation.samples import digest, draw_samples, prepare_samples
-from stakes.models.base import VLM, Mechanism
+from stakes.experiments.sampling import PER_TIER, Draw, first_of_each_tier, of_task, tiered
+from stakes.models.base import VLM, Answer, Mechanism, Request
 from stakes.models.identity import family_of
-from stakes.signals import Judge, Signal
+from stakes.models.loading import off_gpu
+from stakes.signals import Judge, KeywordRule, Signal
 from stakes.vision.geometry import count_tokens
 from stakes.vision.image.decode import Picture
 from stakes.vision.image.resize import resample
+
+if TYPE_CHECKING:
+    from stakes.experiments.results import Recording
 
 OFFLINE = {
     "docvqa": "forms",
@@ -67,6 +77,23 @@ class Arms:
         return {row.arm: row for row in self.comparison.rows}
 
 
+class NotLoaded:
+    """In place of the model before it is loaded: what a table will ask is known without it."""
+
+    def answer(self, requests: Sequence[Request]) -> list[Answer]:
+        """No answer."""
+        raise BadInput(f"the model is not loaded, and cannot answer {len(requests)} requests")
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another model that a table measures beside the study's own."""
+
+    name: str
+    load: Callable[[], VLM]
+    workers: Callable[[VLM], BatchAnswerer | None] = lambda _: None
+
+
 @dataclass(frozen=True)
 class Study:
     """A model, a number of questions of each tier, and a folder of logs."""
@@ -74,45 +101,77 @@ class Study:
     model: VLM
     name: str
     folder: Path
-    per_tier: int = 300
+    per_tier: int = PER_TIER
     mechanism: Mechanism = "deletion"
     metric: str = "relaxed"
     data: Mapping[str, str] = field(default_factory=dict)
     """The source of each of the paper's data sets; the synthetic family (``OFFLINE``) where none is given."""
+    copies: Mapping[str, Path] = field(default_factory=dict)
+    """Local parquet copies of benchmarks; the hub where none is given."""
     split: str = "test"
     signal: Signal | None = None
     """How tiers are read; None takes the samples' own labels."""
     selectors: tuple[str, ...] = ()
     """The selectors that ``invariance`` measures; the paper's if empty."""
+    others: Mapping[str, Other] = field(default_factory=dict)
+    """The models of ``invariance`` and ``models``, by axis: scale and architecture."""
     progress: Progress | None = None
+    workers: BatchAnswerer | None = None
+    """What answers in the model's place, such as copies of it on a cluster."""
     judge: Judge | None = None
     """Whose labels the table ``labels`` compares with the rule's, if any."""
+    recording: "Recording | None" = None
+    """Where samples and answers are recorded for a results file, if any."""
 
     def source(self, dataset: str) -> str:
         """The source of one of the paper's data sets."""
         return self.data.get(dataset, OFFLINE.get(dataset, dataset))
 
+    def count(self, source: str) -> int:
+        """Questions of each tier in a source: at most the paper's number where it is a benchmark."""
+        return tiered(source, self.per_tier).count if source in SOURCES else self.per_tier
+
     def questions(self, source: str, per_tier: int | None = None) -> list[Sample]:
         """``per_tier`` samples of each tier, the same ones every time."""
         count = self.per_tier if per_tier is None else per_tier
         if source in pages.FAMILIES:
-            return draw_samples(source, self.split, count, self.signal)
-        fetched = self._fetched(source.removeprefix("hub:"), count) if source.startswith("hub:") else None
-        path = fetched or Path(self.data.get(source, source))
-        if not path.is_file():
-            raise BadInput(f"no data is called {source!r}; give one of {', '.join(pages.FAMILIES)}, or a samples file")
-        samples = first_of_each_tier(prepare_samples(read_samples(path), path.parent, self.signal), count)
+            return self._recorded(f"{source}-{count}", draw_samples(source, self.split, count, self.signal))
+        if source in SOURCES:
+            return self._drawn(tiered(source, count))
+        samples = first_of_each_tier(self._of_file(source), count)
         return [enlarged(sample, family_of(self.model)) for sample in samples] if source == RECEIPTS else samples
 
-    def _fetched(self, source: str, count: int) -> Path:
-        """The samples file of a set of the hub, fetched once into the folder of the logs."""
-        from stakes.data.hub import scan, write
+    def first(self, source: str, count: int, workload: str) -> list[Sample]:
+        """The first ``count`` samples of a task, of both tiers as they come; half of each on synthetic pages."""
+        if source in SOURCES:
+            return self._drawn(of_task(source, workload, count))
+        if source in pages.FAMILIES:
+            return self.questions(source, count if source == "swatches" else -(-count // 2))[:count]
+        return self._of_file(source)[:count]
 
-        name, _, parquet = source.partition(":")
-        folder = self.folder / "data" / f"{name}-{count}"
-        if not (folder / "samples.jsonl").exists():
-            write(scan(name, family_of(self.model), per_tier=count, parquet=Path(parquet) if parquet else None), folder)
-        return folder / "samples.jsonl"
+    def _of_file(self, source: str) -> list[Sample]:
+        path = Path(self.data.get(source, source))
+        if not path.is_file():
+            raise BadInput(f"no data is called {source!r}; give one of {', '.join(pages.FAMILIES)}, or a samples file")
+        return prepare_samples(read_samples(path), path.parent, self.signal)
+
+    def _drawn(self, draw: Draw) -> list[Sample]:
+        path = draw.fetch(self.folder / "data", self.copies.get(draw.dataset))
+        signal = self.signal or KeywordRule()  # by which the rows were scanned
+        return self._recorded(draw.name, prepare_samples(read_samples(path), path.parent, signal), draw)
+
+    def _recorded(self, name: str, samples: list[Sample], draw: Draw | None = None) -> list[Sample]:
+        if self.recording is not None:
+            self.recording.add_samples(name, samples, None if draw is None else draw.record(self.folder / "data"))
+        return samples
+
+    @contextmanager
+    def other(self, axis: str) -> "Iterator[Study]":
+        """The same study of another model; its own model leaves the GPU meanwhile."""
+        other = self.others[axis]
+        with off_gpu(self.model):
+            model = other.load()
+            yield replace(self, model=model, name=other.name, workers=other.workers(model))
 
     def answers(
         self, source: str, samples: Sequence[Sample], assignments: Assignments, setting: Setting | None = None
@@ -120,8 +179,11 @@ class Study:
         """Every sample at every budget that an assignment gives it."""
         setting = setting or Setting(self.mechanism, None, self.metric)
         log = self.log(source, samples, setting)
-        options = RunOptions(self.progress, other_log="give another --folder")
-        return run(self.model, samples, assignments, setting, log, options).outcomes
+        options = RunOptions(self.progress, self.workers, other_log="give another --folder")
+        outcomes = run(self.model, samples, assignments, setting, log, options).outcomes
+        if self.recording is not None:
+            self.recording.add_answers(self.log_name(source, samples, setting), self, samples, outcomes)
+        return outcomes
 
     def answer_arms(
         self, source: str, samples: Sequence[Sample], arms: Mapping[str, Sequence[int]], setting: Setting
@@ -135,11 +197,14 @@ class Study:
 
     def log(self, source: str, samples: Sequence[Sample], setting: Setting) -> Path:
         """The log of the answers to these samples."""
-        parts = [self.name, source, len(samples), setting.mechanism, setting.selector, setting.metric]
-        name = "-".join(str(part) for part in parts if part)
-        safe = "".join(c if c.isalnum() or c in "-._" else "_" for c in name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder / f"{safe}.jsonl"
+        return self.folder / f"{self.log_name(source, samples, setting)}.jsonl"
+
+    def log_name(self, source: str, samples: Sequence[Sample], setting: Setting) -> str:
+        """The name of that log: model, source, number of samples and setting."""
+        parts = [self.name, source, len(samples), setting.requested, setting.selector, setting.metric]
+        name = "-".join(str(part) for part in parts if part)
+        return "".join(c if c.isalnum() or c in "-._" else "_" for c in name)
 
     def arms(
         self,
@@ -154,20 +219,35 @@ class Study:
         setting = setting or Setting(self.mechanism, None, self.metric)
         tiers = [sample.tier for sample in samples]
         policy = fixed_policy(family_of(self.model), setting.mechanism, budgets, costs, tiers, floor=FLOOR)
-        plan = plan_arms(samples, policy, self.model, setting, names)
+        density = self.densities(samples) if "content" in names else None
+        plan = plan_arms(samples, policy, self.model, setting, names, density)
+        return self.compared(source, samples, plan, costs, setting)
+
+    def compared(
+        self, source: str, samples: Sequence[Sample], plan: ArmPlan, costs: Mapping[str, float], setting: Setting
+    ) -> Arms:
+        """The arms of a plan, answered and compared."""
         outcomes = self.answer_arms(source, samples, plan.budgets, setting)
         return Arms(compare(outcomes, costs), plan, outcomes, plan.check_realised(outcomes))
 
+    def densities(self, samples: Sequence[Sample]) -> list[float]:
+        """Each sample's information density by this model's features; kept in the folder for the next table."""
+        path = self.folder / f"densities-{model_digest(self.model)}.json"
+        known: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        new = {sample.digest: sample for sample in samples if sample.digest not in known}
+        if new:
+            known |= dict(zip(new, densities(list(new.values()), self.model), strict=True))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            save_json(path, known)
+        found = [known[sample.digest] for sample in samples]
+        if self.recording is not None:
+            self.recording.densities |= {sample.digest: value for sample, value in zip(samples, found, strict=True)}
+        return found
 
-def first_of_each_tier(samples: Sequence[Sample], count: int) -> list[Sample]:
-    """The first ``count`` samples of each tier, in the file's order."""
-    seen: Counter[str] = Counter()
-    first = []
-    for sample in samples:
-        seen[sample.tier] += 1
-        if seen[sample.tier] <= count:
-            first.append(sample)
-    return first
+    def regrade(self, outcome: Outcome, sample: Sample, metric: str) -> Outcome:
+        """The same answer under another metric."""
+        score = grade(outcome.prediction, sample.answers, metric, truncated=outcome.truncated)
+        return replace(outcome, score=score, correct=is_correct(score), metric=metric)
 
 
 def scale_page(sample: Sample, side: int) -> Sample:

@@ -7,6 +7,7 @@ from typing import Any
 from stakes.calibration.arms.comparison import ArmRow, Comparison
 from stakes.evaluation.slopes import SlopeTest
 from stakes.evaluation.statistics import Discordant, mcnemar
+from stakes.published import figures
 
 Cell = str | int | float | None
 Row = tuple[Cell, ...]
@@ -15,6 +16,9 @@ MEASURED = frozenset({"--model", "--data", "--per-tier", "--quick", "--signal", 
 """The options of ``stakes reproduce`` that every table answered by a model uses."""
 EITHER_MECHANISM = MEASURED | {"--mechanism"}
 """Those of a table that can be measured by deletion or by resolution."""
+
+RECOMPUTED = "*"
+NOTE = f"{RECOMPUTED} not printed in the paper: computed from its printed figures"
 
 ARM_COLUMNS = (
     "source", "arm", "high", "low", "average", "CWE (r = 5)", "b:c", "p", "CWE gain", "pays from r =", "tokens",
@@ -38,6 +42,9 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(f"{self.name}: a row of {len(row)} cells under {len(self.columns)} columns: {row}")
+        if any(isinstance(cell, str) and cell.endswith(RECOMPUTED) for row in self.rows for cell in row):
+            others = (finding for finding in self.findings if finding != NOTE)
+            object.__setattr__(self, "findings", (*others, NOTE))
 
     def record(self) -> dict[str, object]:
         """As JSON."""
@@ -55,24 +62,36 @@ def arm_rows(comparison: Comparison, source: str) -> list[Row]:
     ]  # fmt: skip
 
 
-def published_arm_rows(arms: Mapping[str, Any], total: int, extra: Mapping[str, Sequence[Cell]]) -> list[Row]:
+def published_arm_rows(arms: Mapping[str, Any], total: int | None, extra: Mapping[str, Sequence[Cell]]) -> list[Row]:
     """The published arms in the same columns. ``extra``: (CWE gain, break-even) of an arm where they were printed."""
     rows: list[Row] = []
     for arm, row in arms.items():
         high, low = row["high"], row["low"]
-        average, cwe = row.get("avg", (high + low) / 2), row.get("cwe_r5", (5 * high + low) / 6)
-        cells = discordant_cells(row.get("mcnemar"))
-        rows.append(("published", arm, high, low, average, cwe, *cells, *extra.get(arm, (None, None)), total))
+        average = row["avg"] if "avg" in row else recomputed((high + low) / 2)
+        cells = published_pair(row.get("mcnemar"))
+        rows.append(("published", arm, high, low, average, row["cwe_r5"], *cells, *extra.get(arm, (None, None)), total))
     return rows
 
 
-def discordant_cells(pair: Discordant | Sequence[int] | None) -> tuple[Cell, Cell]:
-    """The cells "b:c" (wins : losses) and p; both empty where there is no comparison."""
+def recomputed(value: float) -> str:
+    """A number that the paper does not print, computed from printed ones, with its mark."""
+    return f"{value:.3f}{RECOMPUTED}"
+
+
+def published_pair(pair: Sequence[int] | None) -> tuple[Cell, Cell]:
+    """The published cells "b:c" and p; a p-value that was not printed is computed, and marked."""
     if pair is None:
         return None, None
-    if not isinstance(pair, Discordant):
-        return f"{pair[0]}:{pair[1]}", format_p(mcnemar(*pair))
-    return f"{pair.b}:{pair.c}", format_both_p(pair)
+    printed = next((row for row in figures()["printed_p_values"] if [row["b"], row["c"]] == list(pair)), None)
+    if printed is None:
+        return f"{pair[0]}:{pair[1]}", f"{format_p(mcnemar(*pair))}{RECOMPUTED}"
+    bound = "< " if printed["relation"] == "<" else ""
+    return f"{pair[0]}:{pair[1]}", f"{bound}{printed['p']:g}"
+
+
+def discordant_cells(pair: Discordant | None) -> tuple[Cell, Cell]:
+    """The cells "b:c" (wins : losses) and p; both empty where there is no comparison."""
+    return (None, None) if pair is None else (f"{pair.b}:{pair.c}", format_both_p(pair))
 
 
 def format_both_p(pair: Discordant) -> str:

@@ -37,6 +37,7 @@ from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.handler import Monitors, ProxyHandler
 from stakes.gateway.proxy.http_limits import Drain, OpenBodies
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
+from stakes.gateway.proxy.usage import PARAMETERS, CapCheck
 from stakes.gateway.reload import Served, policy_warnings
 from stakes.gateway.secret_files import SecretFiles
 from stakes.gateway.settings import Settings
@@ -146,7 +147,8 @@ class Gateway:
         )
         recent = RecentDecisions(settings.keep_images, first, step)
         undecided = UndecidedTexts(settings.keep_undecided, settings.keep_undecided_hours)
-        self.monitors = Monitors(self.metrics, log, recent, undecided, telemetry, shadow)
+        caps = CapCheck(PARAMETERS[settings.actuator])
+        self.monitors = Monitors(self.metrics, log, recent, undecided, caps, self._cap_ignored, telemetry, shadow)
         self.decide = DecideEndpoint(settings, served, self.preparer, self.metrics, self.authenticator)
         self.drain, self.secrets = Drain(), SecretFiles(settings, self.authenticator)
         self.proxy = ProxyHandler(
@@ -189,7 +191,7 @@ class Gateway:
             if self.monitors.shadow is not None:
                 await self.monitors.shadow.close()
             await self.upstream.session.close()
-            self.workers.close()
+            self.preparer.close()
             await asyncio.to_thread(self.served.rules.close)
             if self.monitors.telemetry is not None:
                 await asyncio.to_thread(self.monitors.telemetry.close)
@@ -264,3 +266,6 @@ class Gateway:
         self.metrics.probe.set({True: 1, False: 0, None: -1}[result.follows])
         level = {True: logging.INFO, False: logging.ERROR, None: logging.WARNING}[result.follows]
         self.monitors.log.write(result.sentence, level)
+
+    def _cap_ignored(self, sentence: str) -> None:
+        self._probed(ProbeResult(False, sentence))

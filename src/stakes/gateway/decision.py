@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.pages import keep_cap
 from stakes.gateway.proxy.checks import parse_within
 from stakes.gateway.proxy.clients import Authenticator, Client
 from stakes.gateway.proxy.decide import GROUNDING, RequestPlan, TierChoice, choose_tier, images_digest
@@ -114,10 +115,12 @@ class DecideEndpoint:
         family = plan.rules.policy.family
         try:
             if choice.tier == GROUNDING:
-                self._preparer.grant_native(plan)
+                plan.grant_native(self._settings.grounding, self._settings.max_request_tokens)
                 fitted = [FittedImage(None, image.native) for image in images]
             else:
-                plan.ask_grant(choice)
+                plan.ask_grant(choice, [image.limit for image in images])
+                if (cap := self._settings.max_request_tokens) is not None:
+                    keep_cap(plan, images, cap)
                 fitted = self._preparer.fit(call, call.images, images, plan.budgets, family, True)[1]
             plan.predicted = [one.tokens for one in fitted]
             if book:
@@ -137,7 +140,8 @@ class DecideEndpoint:
         if min(width, height) < 1 or width * height > most:
             message = f"a size is a width and a height in pixels, of {most} pixels at most, not [{width}, {height}]"
             raise Refused(422, "bad_size", message)
-        return measure_size(width, height, family, self._settings.limits, self._settings.bounds)
+        image = measure_size(width, height, family, self._settings.limits, self._settings.bounds_of(family))
+        return self._preparer.with_most(image, family)
 
     def _record(self, plan: RequestPlan, call: Call, images: list[MeasuredImage]) -> dict[str, Any]:
         budgets = plan.budgets or plan.natives

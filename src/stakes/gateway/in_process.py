@@ -5,6 +5,7 @@ plan = await decisions.plan("chat", body, headers)
 decisions.answered(plan, response, streamed=False)
 """
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from stakes.gateway.proxy.decide import RequestPlan, may_have_read
 from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.request import ClientHints, check_names
 from stakes.gateway.proxy.scan import Action, is_read, may_hold_image
-from stakes.gateway.proxy.usage import UsageReader
+from stakes.gateway.proxy.usage import PARAMETERS, CapCheck, UsageReader
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.gateway.workers import Workers
@@ -45,12 +46,13 @@ class BudgetReport:
     scales: tuple[tuple[float, float], ...]
     policy: str
     mode: str
+    pages: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: RequestPlan, mode: str) -> "BudgetReport":
         """The report of a plan."""
         numbers = tuple(plan.budgets), tuple(plan.natives), tuple(plan.predicted), tuple(plan.scales)
-        return cls(plan.tier, plan.why, plan.outcome, *numbers, plan.rules.policy.fingerprint, mode)
+        return cls(plan.tier, plan.why, plan.outcome, *numbers, plan.rules.policy.fingerprint, mode, tuple(plan.pages))
 
 
 class InlineWorkers(Workers):
@@ -72,7 +74,7 @@ class InProcess:
     """The decisions of one wrapped client: its policy, its total, and counts of what happened.
 
     ``checks``: how often the server's count of image tokens agreed, differed or was unknown, of responses that were not
-    streamed. ``passed``: refusals that were not enforced, by code.
+    streamed. ``passed``: refusals that were not enforced, by code. ``warnings``: of an engine that ignores budgets.
     """
 
     settings: Settings
@@ -80,10 +82,12 @@ class InProcess:
     workers: Workers
     checks: Counter[str] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock, repr=False)
     _checked: float = field(default_factory=time.monotonic, repr=False)
 
     def __post_init__(self) -> None:
+        self._caps = CapCheck(PARAMETERS[self.settings.actuator])
         self._preparer = Preparer(self.settings, self.served, self.workers, self, Log())
 
     @property
@@ -97,7 +101,7 @@ class InProcess:
 
     def close(self) -> None:
         """Return to the ledger what is in hand; the client itself is closed as any other."""
-        self.workers.close()
+        self._preparer.close()
         self.served.rules.close()
 
     def count_passed(self, code: str, observing: bool) -> None:  # noqa: ARG002
@@ -130,6 +134,9 @@ class InProcess:
             reader.feed(response.content)
             counted = reader.image_tokens()
             with self._lock:
+                if (sentence := self._caps.add(plan, counted, reader)) is not None:
+                    self.warnings.append(sentence)
+                    Log().write(sentence, logging.WARNING)
                 self.checks["unknown" if counted is None else "agreed" if counted == plan.expected else "differed"] += 1
         for name, value in plan.headers(self.settings.mode):
             response.headers[name.decode()] = value.decode("ascii")

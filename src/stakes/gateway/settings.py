@@ -12,66 +12,22 @@ from pydantic import field_validator, model_validator
 
 from stakes.errors import BadInput
 from stakes.gateway.ledger.open import LedgerOptions
+from stakes.gateway.options import Limits as Limits
 from stakes.gateway.options import Option, Section, positive, setting
+from stakes.gateway.options import Timeouts as Timeouts
 from stakes.gateway.proxy.clients import parse_keys, read_keys
-from stakes.vision.image import MAX_PIXELS
+from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.menus import ActuatorName
 
 Mode = Literal["observe", "enforce"]
 Fail = Literal["open", "closed"]
-ActuatorName = Literal["pixels", "vllm", "lmdeploy", "detail", "gemini"]
 Encoding = Literal["png", "jpeg"]
 Remote = Literal["pass", "refuse"]
 Unread = Literal["refuse", "pass"]
 Grounding = Literal["budget", "pass", "refuse"]
+Pdf = Literal["render", "refuse", "pass"]
 UpstreamAuth = Literal["bearer", "x-api-key", "api-key"]
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-
-
-class Limits(Section):
-    """The largest request that is accepted; each limit is checked before any pixel is decoded."""
-
-    # The body is checked as received, and again after gzip was decompressed.
-    body_bytes: int = positive(
-        64 << 20, "Largest request.", Option("max_body_mb", default=64, least=1, parse=lambda mb: mb << 20)
-    )
-    image_bytes: int = positive(24 << 20, "Largest image in bytes, after base64.")
-    images: int = positive(50, "Most images in a request.", Option("max_images", least=1))
-    pixels: int = positive(
-        MAX_PIXELS, "Largest image.", Option("max_megapixels", float, 89.0, least=0.001, parse=lambda n: int(n * 1e6))
-    )
-    request_pixels: int = positive(250_000_000, "Most pixels in all images of a request that are decoded.")
-    decode_bytes: int = positive(600 << 20, "Most memory to decode an image.")
-    small_decode_bytes: int = positive(128 << 20, "Memory to decode up to which a request never waits for larger ones.")
-    open_decode_bytes: int = positive(
-        4 << 30, "Memory to decode, of all larger requests together; beyond it the gateway returns 503."
-    )
-    side: int = positive(4, "Fewest pixels a side: a 1x1 image has crashed a server (CVE-2026-22773).")
-    text_bytes: int = positive(
-        4 << 20,
-        "Largest request with images, without these.",
-        Option("max_text_mb", default=4, least=1, parse=lambda mb: mb << 20),
-    )
-    json_values: int = positive(100_000, "Most commas, brackets or quotes of one kind in a body.")
-    json_escapes: int = positive(1_000_000, "Most backslashes in a body.")
-    open_bytes: int = positive(256 << 20, "Bytes of all bodies at a time; beyond it the gateway returns 503.")
-    header_bytes: int = positive(32 << 10, "Largest headers in bytes.")
-    header_s: float = positive(20.0, "Seconds until the headers are complete.")
-    body_s: float = positive(60.0, "Seconds until the body is complete.")
-    workers: int = positive(2, "Threads that fit images.", Option(least=1))
-    waiting: int = positive(64, "Image jobs running or waiting; beyond it the gateway returns 503.")
-    fit_s: float = positive(20.0, "Seconds for one image job, waiting included.")
-
-
-class Timeouts(Section):
-    """How long the upstream may take, and how often a request is retried."""
-
-    connect_s: float = positive(
-        5.0, "Seconds for the upstream to accept a connection.", Option("connect_timeout", least=0.001)
-    )
-    read_s: float = positive(300.0, "Seconds between two chunks of a response.", Option("read_timeout", least=0.001))
-    total_s: float = positive(1800.0, "Seconds for a whole response.", Option("total_timeout", least=0.001))
-    tries: int = positive(3, "Attempts; retries happen only before the first byte of a response.")
-    pause_s: float = positive(0.05, "Seconds before the second attempt; doubles with each.")
 
 
 class Settings(Section):
@@ -96,6 +52,12 @@ class Settings(Section):
     max_pixels: int | None = setting(
         None, "Area above which the upstream shrinks images, if it is not the family's.", Option(least=1), gt=0
     )
+    image_max_tokens: int | None = setting(
+        None,
+        "The --image-max-tokens of a llama.cpp upstream (Ollama: LLAMA_ARG_IMAGE_MAX_TOKENS).",
+        Option(least=1),
+        gt=0,
+    )
     encoding: Encoding = setting("png", "Fitted images are sent as png (exact) or jpeg (smaller).", Option(kind=str))
     remote: Remote = setting(
         "pass", "Images at addresses of other hosts: pass them on uncompressed, or refuse them.", Option(kind=str)
@@ -110,10 +72,21 @@ class Settings(Section):
         "Images in paths and shapes that are not read: refuse them, or pass them on uncompressed.",
         Option(kind=str),
     )
+    pdf: Pdf | None = setting(
+        None,
+        "PDFs in requests: render (each page becomes an image; stakes[pdf]), refuse or pass. Default: as --unread.",
+        Option(kind=str),
+    )
     grounding: Grounding = setting(
         "budget",
         "x-stakes-tier: grounding: budget pays native sizes from the total, pass does not count them, refuse.",
         Option(kind=str),
+    )
+    max_request_tokens: int | None = setting(
+        None,
+        "Most tokens for all images of a request, shared over them by their content. Default: no cap.",
+        Option(kind=int, least=1),
+        gt=0,
     )
     client_keys: tuple[str, ...] = setting(
         (),
@@ -261,10 +234,18 @@ class Settings(Section):
                 f"on {host} anybody could spend the upstream's key; give client keys as well, or listen on 127.0.0.1"
             )
 
-    @property
-    def bounds(self) -> dict[str, int]:
+    def bounds_of(self, family: str) -> dict[str, int]:
         """The bounds of the upstream's processor that are not the family's."""
-        given = {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels}
+        most = self.max_pixels
+        if self.image_max_tokens is not None:
+            factor = named_family(family).factor
+            if factor is None or most is not None:
+                raise BadInput(
+                    "--image-max-tokens is for families of square patches (Qwen-VL, gemma4-llama.cpp), "
+                    "and in place of --max-pixels"
+                )
+            most = self.image_max_tokens * factor**2
+        given = {"min_pixels": self.min_pixels, "max_pixels": most}
         return {name: pixels for name, pixels in given.items() if pixels is not None}
 
     def notes(self) -> list[str]:

@@ -17,6 +17,7 @@ from stakes.errors import BadInput
 from stakes.models.base import Mechanism
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.menus import ActuatorName
 
 WHOLE = 100_000_000  # parameters up to which every one is hashed; a second on two cores
 SAMPLED = 4096  # values of each tensor of a larger model: training changes all values of a tensor, not a few
@@ -34,6 +35,8 @@ class ModelName(BaseModel):
     """The address of its server; ``name`` is then its name there."""
     max_tokens: int | None = Field(default=None, ge=1)
     """The longest answer, where it is not the model's default."""
+    actuator: ActuatorName | None = None
+    """How budgets reach it, where that is not by resizing."""
 
     @model_validator(mode="before")
     @classmethod
@@ -42,12 +45,15 @@ class ModelName(BaseModel):
 
     @model_serializer
     def _as_json(self) -> str | dict[str, str | int]:
-        more = {key: value for key in ("endpoint", "max_tokens") if (value := getattr(self, key)) is not None}
+        more = {
+            key: value for key in ("endpoint", "max_tokens", "actuator") if (value := getattr(self, key)) is not None
+        }
         return {"name": self.name, **more} if more else self.name
 
     def __str__(self) -> str:
         at = "" if self.endpoint is None else f" at {self.endpoint}"
-        return self.name + at + ("" if self.max_tokens is None else f", answers of up to {self.max_tokens} tokens")
+        by = "" if self.actuator is None else f", budgets by {self.actuator}"
+        return self.name + at + by + ("" if self.max_tokens is None else f", answers of up to {self.max_tokens} tokens")
 
 
 def model_name(model: Any) -> ModelName | None:
@@ -62,6 +68,12 @@ def family_of(model: Any) -> str:
     if not isinstance(name, str):
         raise BadInput(f"{type(model).__name__} does not say its family, so an image's tokens cannot be counted ahead")
     return named_family(name).name
+
+
+def menu_of(model: Any) -> tuple[int, ...] | None:
+    """The budgets that the model's engine can take, ascending, where these are few; None where any can be."""
+    entries = getattr(model, "menu", None)
+    return None if entries is None else tuple(entries)
 
 
 def identity(model: Any) -> dict[str, str]:

@@ -74,3 +74,25 @@ def write_copy(name: str, folder: Path, rows: list[dict[str, Any]], shards: int 
         files = f"  - split: {source.split}\n    path: {source.config}/{source.split}-*\n"
         (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: {source.config}\n  data_files:\n{files}---\n")
     return folder
+
+
+def write_hub(folder: Path, each: int, answers: list[str], images: int = 2) -> Path:
+    """Copies of all five benchmarks in folders named as their repositories; a few images serve all rows.
+
+    DocVQA has ``each`` rows after the paper's row 1184, the others ``each`` in all. Every answer is one of ``answers``.
+    """
+    pages = [picture(500, 1000, 60 * i) for i in range(images)]  # 18 x 36 = 648 tokens at 1008 pixels
+
+    def rows(name: str, count: int) -> list[dict[str, Any]]:
+        made = [row(name, i, HIGH if i % 2 else LOW, pages[i // 2 % images]) for i in range(count)]
+        if name == "chartqa":
+            return [one | {"answer": answers[i % len(answers)]} for i, one in enumerate(made)]
+        votes = [{"answer": text, "answer_confidence": "yes", "answer_id": i + 1} for i, text in enumerate(answers)]
+        return [one | {"answers": votes if name == "vqav2" else answers} for one in made]
+
+    write_copy("docvqa", folder / "DocVQA", rows("docvqa", 1184 + each))
+    write_copy("infographicvqa", folder / "DocVQA", rows("infographicvqa", each))
+    write_copy("chartqa", folder / "ChartQA", rows("chartqa", each))
+    write_copy("textvqa", folder / "textvqa", rows("textvqa", each))
+    write_copy("vqav2", folder / "lmms-lab" / "VQAv2", rows("vqav2", each))
+    return folder

@@ -11,8 +11,7 @@ from tests.gateway.gateways import PAGE, ask, encoded, gateway, page, policy, ur
 from tests.gateway.upstream import Upstream, image_sizes
 
 from stakes import BadInput, InfeasibleBudget, count_tokens
-from stakes.gateway.proxy import actuators
-from stakes.gateway.proxy.actuators import choose_setting, engine_settings
+from stakes.vision.geometry.menus import check_actuator, choose_setting, settings_of
 
 
 @pytest.mark.parametrize(
@@ -156,7 +155,7 @@ def test_a_budget_below_every_setting_is_refused(upstream: Upstream, http: httpx
 )
 def test_an_actuator_that_does_not_fit_the_family_is_refused_at_the_start(actuator: Any, family: str) -> None:
     with pytest.raises(BadInput):
-        actuators.check(actuator, family)
+        check_actuator(actuator, family)
 
 
 @given(
@@ -165,7 +164,7 @@ def test_an_actuator_that_does_not_fit_the_family_is_refused_at_the_start(actuat
     st.sampled_from(["qwen2.5-vl", "qwen3-vl", "internvl", "gemma4", "idefics3", "smolvlm"]),
 )
 def test_the_setting_is_the_largest_within_the_budget(sizes: list[tuple[int, int]], total: int, family: str) -> None:
-    settings = engine_settings(family, total)
+    settings = settings_of("vllm", family, total)
     every = [sum(one.formula.tokens(*size) for size in sizes) for one in settings]
     within = [tokens for tokens in every if tokens <= total]
     if not within:

@@ -83,9 +83,17 @@ class ArmPlan:
 
 
 def plan_arms(
-    samples: Sequence[Sample], policy: Policy, model: Any, setting: Setting, names: Sequence[str] = ARMS
+    samples: Sequence[Sample],
+    policy: Policy,
+    model: Any,
+    setting: Setting,
+    names: Sequence[str] = ARMS,
+    density: Sequence[float] | None = None,
 ) -> ArmPlan:
-    """The arms by name, in this order, all planning the same total; an arm that cannot be realised is an error."""
+    """The arms by name, in this order, all planning the same total; an arm that cannot be realised is an error.
+
+    ``density``: that of each sample by the model's features, where it is known; only content needs it.
+    """
     for name in names:
         if name not in ARMS:
             raise BadInput(f"there is no arm {name!r}; choose from {', '.join(ARMS)}")
@@ -99,7 +107,7 @@ def plan_arms(
         least = max(least, *(least_budget(sample, family) for sample in one_of_each))
     if layers is not None:
         least = max(least, *(layers.least(tokens) for tokens in native))
-    nominal, density = _nominal(samples, policy, model, names, native, least)
+    nominal, kind = _nominal(samples, policy, model, names, native, least, density)
     total = sum(nominal["uniform"])
     anyres = mechanism == "resolution" and isinstance(named_family(family).formula, AnyRes)
     ids = tuple(sample.id for sample in samples)
@@ -121,11 +129,17 @@ def plan_arms(
         layers.check(samples, native, list(budgets.values()))
         rounding = _rounding(layers, native, budgets, total)
     per_request = policy.per_request is not None
-    return ArmPlan(ids, nominal, budgets, total, checks.mechanism, density, per_request, rounding)
+    return ArmPlan(ids, nominal, budgets, total, checks.mechanism, kind, per_request, rounding)
 
 
 def _nominal(
-    samples: Sequence[Sample], policy: Policy, model: Any, names: Sequence[str], native: Sequence[int], least: int
+    samples: Sequence[Sample],
+    policy: Policy,
+    model: Any,
+    names: Sequence[str],
+    native: Sequence[int],
+    least: int,
+    density: Sequence[float] | None,
 ) -> tuple[dict[str, tuple[int, ...]], str]:
     """Each arm's share of the total by sample, and whose features the content arm went by."""
     tiers = [sample.tier for sample in samples]
@@ -133,7 +147,7 @@ def _nominal(
     decided = decisions(samples, policy)
     if decided:
         cost = tuple(decision.budget for decision in decided)
-    total, density = sum(cost), ""
+    total, kind = sum(cost), ""
     nominal: dict[str, tuple[int, ...]] = {}
     for name in names:
         if name == "uniform":
@@ -141,14 +155,15 @@ def _nominal(
         elif name == "cost":
             nominal[name] = cost
         elif name == "content":
-            measured, density = densities(samples, model)
+            measured = densities(samples, model) if density is None else density
+            kind = density_kind(model)
             nominal[name] = shares.content(measured, total, native=native, floor=least)
         elif decided:
             expected = [decision.cost for decision in decided]
             nominal[name] = shares.mirrored(cost, expected, native=native, floor=least)
         else:
             nominal[name] = shares.anti(tiers, policy.budgets, policy.costs, total, native=native, floor=least)
-    return nominal, density
+    return nominal, kind
 
 
 def _rounding(layers: LayerBudgets, native: Sequence[int], arms: Mapping[str, Sequence[int]], total: int) -> float:
@@ -229,8 +244,8 @@ def fit_sizes(
     return fitted
 
 
-def densities(samples: Sequence[Sample], model: Any) -> tuple[list[float], str]:
-    """Each sample's information density, computed once per image, and whose features that is."""
+def densities(samples: Sequence[Sample], model: Any) -> list[float]:
+    """Each sample's information density, computed once per image."""
     by_image: dict[str, float] = {}
     for sample in samples:
         if sample.digest not in by_image:
@@ -239,8 +254,12 @@ def densities(samples: Sequence[Sample], model: Any) -> tuple[list[float], str]:
             density = shares.density(shares.patch_features(image) if features is None else features)
             # Rounded, so that the last bit of a matrix product on another machine changes nothing.
             by_image[sample.digest] = max(0.0, round(density, 6))
-    kind = "model" if hasattr(model, "encode") else shares.PATCH_FEATURES
-    return [by_image[sample.digest] for sample in samples], kind
+    return [by_image[sample.digest] for sample in samples]
+
+
+def density_kind(model: Any) -> str:
+    """Whose features a density is of."""
+    return "model" if hasattr(model, "encode") else shares.PATCH_FEATURES
 
 
 def least_budget(sample: Sample, family: str) -> int:

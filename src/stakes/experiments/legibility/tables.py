@@ -17,7 +17,15 @@ from stakes.evaluation.statistics import Gain
 from stakes.experiments.legibility import LegibilityResults, MixedWorkload
 from stakes.experiments.legibility.agreement import ALL, Agreements, best_shift
 from stakes.experiments.legibility.real_pages import TIERS, RealArms, SetResult
-from stakes.experiments.table import Cell, Table, discordant_cells, format_interval, format_slopes, gain_cell
+from stakes.experiments.table import (
+    Cell,
+    Table,
+    discordant_cells,
+    format_interval,
+    format_slopes,
+    gain_cell,
+    published_pair,
+)
 from stakes.legibility.model import BASIS
 from stakes.published import figures
 
@@ -195,7 +203,7 @@ def _published_arm(arm: str, rates: list[float], published: Mapping[str, Any]) -
         gain = format_interval(published["delta_cwe_ci_r5"])
         uniform = dict(zip(TIERS, published["arms"]["uniform"][:2], strict=True))
         pays = break_even(uniform, dict(zip(TIERS, rates[:2], strict=True)), published["n"] // 2)
-    return ("published", arm, *rates, *discordant_cells(published.get(f"mcnemar_{arm}")), gain, pays, None)
+    return ("published", arm, *rates, *published_pair(published.get(f"mcnemar_{arm}")), gain, pays, None)
 
 
 def _cost_verdict(arms: RealArms) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
+    from stakes.experiments.estimate import Ask
     from stakes.experiments.study import Study
     from stakes.experiments.table import Table
 
@@ -39,8 +40,8 @@ class Experiment(Protocol):
     DATASETS: tuple[str, ...]
     """The paper's data sets that it takes questions from (``study.OFFLINE``)."""
 
-    def answers(self, study: "Study") -> int:
-        """How many answers the table takes at most."""
+    def asks(self, study: "Study") -> "set[Ask]":
+        """What the table asks at most; nothing is loaded for this."""
 
     def table(self, study: "Study") -> "Table":
         """Measure it."""

@@ -7,7 +7,9 @@ nothing can be attributed to consequences. Paper, table "Cross-task diagnostic".
 from collections.abc import Mapping
 from dataclasses import replace
 
+from stakes.calibration.arms.plan import ARMS
 from stakes.data.sample import Sample
+from stakes.experiments.estimate import Ask, arm_asks, how
 from stakes.experiments.study import Study
 from stakes.experiments.table import ARM_COLUMNS, EITHER_MECHANISM, Table, arm_rows, published_arm_rows
 from stakes.experiments.tables.within_task import BUDGETS, COSTS
@@ -18,24 +20,27 @@ OPTIONS, DATASETS = EITHER_MECHANISM, tuple(TASKS)
 PER_TASK = 60
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return 4 * 2 * min(PER_TASK, study.per_tier)
+def asks(study: Study) -> set[Ask]:
+    """The four arms."""
+    return workload_asks(study, TASKS, PER_TASK, BUDGETS)
 
 
-def workload(study: Study, tasks: Mapping[str, str] = TASKS, per_task: int = PER_TASK) -> tuple[str, list[Sample]]:
+def workload_asks(study: Study, tasks: Mapping[str, str], per_task: int, budgets: Mapping[str, int]) -> set[Ask]:
+    """The four arms of a workload of tasks."""
+    counts = dict.fromkeys(budgets, min(per_task, study.per_tier))
+    return arm_asks("+".join(map(study.source, tasks)), counts, budgets, ARMS, how(study.mechanism))
+
+
+def workload(
+    study: Study, tasks: Mapping[str, str] = TASKS, per_task: int = PER_TASK, name: str = "cross_task"
+) -> tuple[str, list[Sample]]:
     """The name and the samples of some tasks, each of one tier, whatever is asked: dense pages high, colors low."""
     samples = [
         replace(sample, tier=tier)
         for dataset, tier in tasks.items()
-        for sample in one_task(study, study.source(dataset), min(per_task, study.per_tier))
+        for sample in study.first(study.source(dataset), min(per_task, study.per_tier), name)
     ]
     return "+".join(map(study.source, tasks)), samples
-
-
-def one_task(study: Study, source: str, count: int) -> list[Sample]:
-    """``count`` samples of one data set, of both tiers as they come."""
-    return study.questions(source, -(-count // 2) if source != "swatches" else count)[:count]
 
 
 def table(study: Study) -> Table:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from stakes.budgets.curve import PAPER_GRID
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.data.sample import Sample
-from stakes.errors import InfeasibleBudget
+from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.statistics import discordant
+from stakes.experiments.estimate import Ask
 from stakes.experiments.study import Study
 from stakes.experiments.table import MEASURED, Row, Table, format_p, format_slopes
 from stakes.experiments.tables import frontier
@@ -27,9 +28,9 @@ TIERS = ("high", "low")
 COLUMNS = ("source", "by", "tier", *(str(budget) for budget in PAPER_GRID))
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return len(MECHANISMS) * frontier.answers(study)
+def asks(study: Study) -> set[Ask]:
+    """Both tiers at the 13 budgets, by both mechanisms."""
+    return {ask for mechanism in MECHANISMS for ask in frontier.asks(replace(study, mechanism=mechanism))}
 
 
 def table(study: Study) -> Table:
@@ -39,7 +40,8 @@ def table(study: Study) -> Table:
     for mechanism in MECHANISMS:
         try:
             samples, outcomes = frontier.measure(replace(study, mechanism=mechanism))
-        except InfeasibleBudget as error:  # the smallest size of an AnyRes model takes more
+        except (BadInput, InfeasibleBudget) as error:
+            # The smallest size of an AnyRes model takes more tokens than some budgets; a server cannot delete.
             findings.append(f"by {mechanism}: not measured: {error}")
             continue
         curves = curves_from_outcomes(outcomes)

@@ -19,6 +19,7 @@ from stakes.errors import StakesError
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.slopes import SlopeTest, slope_test
 from stakes.evaluation.statistics import RATIOS
+from stakes.experiments.estimate import Ask, grid_asks, how
 from stakes.experiments.study import Study
 from stakes.experiments.table import EITHER_MECHANISM, Row, Table, format_interval, format_slopes
 from stakes.published import figures
@@ -29,9 +30,11 @@ SHOWN = (1, 3, 5, 10)
 COSTS = {"high": 5.0, "low": 1.0}
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return len(PAPER_GRID) * 2 * study.per_tier
+def asks(study: Study) -> set[Ask]:
+    """Both tiers at the 13 budgets."""
+    source = study.source("docvqa")
+    groups = {f"{source} {tier}": study.count(source) for tier in COSTS}
+    return grid_asks(groups, how(study.mechanism), PAPER_GRID)
 
 
 def measure(study: Study, dataset: str = "docvqa") -> tuple[list[Sample], list[Outcome]]:
@@ -112,7 +115,7 @@ def _slopes(curves: Mapping[str, Curve], test: SlopeTest | None) -> list[str]:
     high, low = (central_marginal(curves[tier], UNIFORM) for tier in ("high", "low"))
     printed = figures()["curves_docvqa"]["marginals_at_uniform"]
     return [
-        f"fall in error per token at {UNIFORM}: high {-high.per_token:.5f}, low {-low.per_token:.5f} (published "
+        f"fall in error per token at {UNIFORM}: high {0 - high.per_token:.5f}, low {0 - low.per_token:.5f} (published "
         f"{printed['high']:.5f}, {printed['low']:.5f})",
         "no slopes can be compared" if test is None else format_slopes(test) + " (published: not significant)",
     ]

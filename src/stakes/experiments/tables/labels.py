@@ -1,18 +1,21 @@
 """The rule and the learned signal on real questions.
 
 Do the tiers track real consequence, and can they be learned? The rule against the content of the gold answer, and a
-learned signal that predicts the tier from the question alone. With a judge (``--judge``, a labels file or an address)
-also the rule against the judge, and a signal learned from the judge's labels. Needs a samples file with real questions
-(``--data docvqa=FILE``); no image is opened. Paper, tables "Label validation" and "Automatic consequence prediction".
+learned signal that predicts the tier from the question alone, scored with whole documents held out. With a judge
+(``--judge``, a labels file or an address) also the rule against the judge, and a signal learned from the judge's
+labels. Needs real questions: a benchmark of the hub or a samples file (``--data docvqa``, ``--data docvqa=FILE``); no
+model is asked. Paper, tables "Label validation" and "Automatic consequence prediction".
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stakes.data.hub.sources import SOURCES
 from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput
+from stakes.experiments.estimate import Ask
 from stakes.experiments.study import Study
 from stakes.experiments.table import Row, Table
 from stakes.published import figures
@@ -27,45 +30,66 @@ DATASETS = ("docvqa",)
 SOURCE = "stakes"
 JUDGED = 100  # questions of each tier that the judge labels, as in the paper
 CELLS = ("HH", "LL", "HL", "LH")
-COLUMNS = ("source", "check", "questions", "agreement", "kappa", "H/H", "L/L", "H/L", "L/H")
+COLUMNS = ("source", "check", "questions", "agreement", "F1", "kappa", "H/H", "L/L", "H/L", "L/H")
+NEEDS = "labels are validated on real question texts; give --data docvqa, or a samples file: --data docvqa=FILE"
 
 
-def answers(_study: Study) -> int:
+def asks(_study: Study) -> set[Ask]:
     """No answers: only texts are read."""
-    return 0
+    return set()
 
 
 def table(study: Study) -> Table:
     """The rule and the learned signal on the questions of the samples file."""
-    source = study.data.get("docvqa", "")
-    if not Path(source).is_file():
-        raise BadInput("labels are validated on real question texts; give a samples file: --data docvqa=FILE")
-    samples, rule = read_samples(source), KeywordRule()
+    samples, rule = _texts(study), KeywordRule()
     tiers = [rule(sample.question).tier for sample in samples]
     gold = Confusion.of(tiers, gold_check(sample.answers for sample in samples), ("high", "low"))
     high, low = (quantitative / max(1, quantitative + other) for quantitative, other in gold.counts)
     documents = [sample.group or sample.document or sample.id for sample in samples]
-    learned = score_folds([s.question for s in samples], tiers, documents, most_expensive="high", repeats=2)
+    learned, findings = _learned([s.question for s in samples], tiers, documents)
     judge_rows, judge_findings = _by_judge(study.judge, samples)
-    printed, predicted = figures()["label_validation"], figures()["predictor"]["rule_tier"]
+    printed, predicted = figures()["label_validation"], figures()["predictor"]
+    shares = (printed["gold_answer"][f"quantitative_{tier}"] for tier in ("high", "low"))
     return Table(
         name="labels",
         title="Label validation and prediction on real questions",
         columns=COLUMNS,
         rows=(
             _confusion_row("gold answer", gold),
-            _scores_row("learned signal, documents held out", len(samples), learned),
+            *learned,
             *judge_rows,
             _published_row("gold answer", printed["gold_answer"]),
-            ("published", "learned signal", predicted["n"], predicted["acc"], predicted["kappa"], *[None] * 4),
+            _published_scores("learned signal", predicted["rule_tier"]),
             _published_row("LLM judge", printed["llm_judge"]),
+            _published_scores("learned signal on the judge's labels", predicted["llm_judge"]),
         ),
         findings=(
-            f"quantitative answers: {high:.1%} of high and {low:.1%} of low questions (published 90.3 % and 32.0 %)",
+            f"quantitative answers: {high:.1%} of high and {low:.1%} of low questions (published "
+            f"{' and '.join(f'{share:.1%}' for share in shares)})",
+            *findings,
             *judge_findings,
         ),
         meta={"questions": len(samples), "rule": "keywords"},
     )
+
+
+def _texts(study: Study) -> list[Sample]:
+    """The questions: those of the benchmark's sample, or all of a file."""
+    source = study.source("docvqa")
+    if source in SOURCES:
+        return study.questions(source)
+    if not Path(source).is_file():
+        raise BadInput(NEEDS)
+    return read_samples(source)
+
+
+def _learned(questions: Sequence[str], tiers: Sequence[str], documents: Sequence[str]) -> tuple[list[Row], list[str]]:
+    """The row of a signal learned from the rule's tiers; a finding where there are too few questions for one."""
+    try:
+        scores = score_folds(questions, tiers, documents, most_expensive="high", repeats=2)
+    except BadInput as error:
+        return [], [f"no signal was learned from the rule's tiers: {error}"]
+    return [_scores_row("learned signal", len(questions), scores)], []
 
 
 def _by_judge(judge: Judge | None, samples: list[Sample]) -> tuple[list[Row], list[str]]:
@@ -97,18 +121,21 @@ def _by_judge(judge: Judge | None, samples: list[Sample]) -> tuple[list[Row], li
         )
     except BadInput as error:
         return rows, [*findings, f"no signal was learned from the judge's labels: {error}"]
-    name = "learned signal on the judge's labels, documents held out"
-    return [*rows, _scores_row(name, len(judged), scores)], findings
+    return [*rows, _scores_row("learned signal on the judge's labels", len(judged), scores)], findings
 
 
 def _confusion_row(check: str, confusion: Confusion) -> Row:
     (hh, hl), (lh, ll) = confusion.counts
-    return SOURCE, check, confusion.n, confusion.agreement, confusion.kappa, hh, ll, hl, lh
+    return SOURCE, check, confusion.n, confusion.agreement, None, confusion.kappa, hh, ll, hl, lh
 
 
 def _scores_row(check: str, count: int, scores: Scores) -> Row:
-    return SOURCE, check, count, scores.accuracy, scores.kappa, None, None, None, None
+    return SOURCE, check, count, scores.accuracy, scores.f1, scores.kappa, None, None, None, None
 
 
 def _published_row(check: str, printed: Mapping[str, Any]) -> Row:
-    return "published", check, printed["n"], printed["agree"], printed["kappa"], *(printed[cell] for cell in CELLS)
+    return "published", check, printed["n"], printed["agree"], None, printed["kappa"], *(printed[c] for c in CELLS)
+
+
+def _published_scores(check: str, printed: Mapping[str, Any]) -> Row:
+    return "published", check, printed["n"], printed["acc"], printed["f1"], printed["kappa"], *[None] * 4

@@ -12,21 +12,24 @@ from dataclasses import replace
 
 from stakes.calibration.arms import by_tier, content, uniform
 from stakes.calibration.arms.comparison import Comparison, EqualTotals, compare
-from stakes.calibration.arms.plan import densities
 from stakes.data.sample import Sample
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.statistics import Gain, cwe_gain
-from stakes.experiments.study import FLOOR, Study, first_of_each_tier
+from stakes.experiments.estimate import Ask
+from stakes.experiments.sampling import first_of_each_tier
+from stakes.experiments.study import FLOOR, Study
 from stakes.experiments.table import MEASURED, Row, Table, format_both_p, gain_cell
 from stakes.experiments.tables.within_task import BUDGETS
 from stakes.models.identity import native_tokens
 
 OPTIONS, DATASETS = MEASURED, ("docvqa", "solid_color")
+Gaps = tuple[bool, bool]
+"""Whether there is a gap in sensitivity, and in cost."""
 YES = {True: "yes", False: "no"}
 COLUMNS = (
     "sensitivity gap", "cost gap", "arm", "high-cost error", "low-cost error", "CWE", "CWE gain", "p on high-cost",
 )  # fmt: skip
-CLAIMS = {
+CLAIMS: dict[Gaps, str] = {
     (False, False): "published: no allocator helps",
     (True, False): "published: content wins",
     (False, True): "published: cost wins, content cannot",
@@ -34,44 +37,61 @@ CLAIMS = {
 }
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return 4 * 4 * 2 * study.per_tier
+def asks(study: Study) -> set[Ask]:
+    """Four arms in four cells, of which two have half of the total."""
+    count, mean = 2 * study.per_tier, sum(BUDGETS.values()) // 2
+    return {
+        Ask(group(cell), count, "deletion redundancy", arm, mean // 2 if cell[0] else mean)
+        for cell in CLAIMS
+        for arm in ("uniform", "content", "cost", "composition")
+    }
+
+
+def group(cell: Gaps) -> str:
+    """The questions of a cell as an ask has them."""
+    return f"map {cell}"
 
 
 def table(study: Study) -> Table:
     """The four cells, by deletion, where totals are exact."""
-    dense, plain = study.source("docvqa"), study.source("solid_color")
-    pages, colors = study.questions(dense), study.questions(plain)
-    count, half = study.per_tier, study.per_tier // 2
-    cells: dict[tuple[bool, bool], list[Sample]] = {
-        (False, False): _alternating(colors),
-        (True, False): [
-            *(replace(sample, tier="high") for sample in pages[:count]),
-            *(replace(sample, tier="low") for sample in colors[:count]),
-        ],
-        (False, True): pages,
-        (True, True): [*_by_tier(first_of_each_tier(pages, half)), *_alternating(colors[: 2 * half])],
-    }
-    rows: list[Row] = []
-    findings = []
-    for (sensitivity, cost), samples in cells.items():
-        costs = {"high": 5.0 if cost else 1.0, "low": 1.0}
-        budgets = {tier: budget // 2 for tier, budget in BUDGETS.items()} if sensitivity else BUDGETS
-        compared, over = _cell(study, f"{dense}+{plain}-{sensitivity}-{cost}", samples, costs, budgets)
-        for row in compared.rows:
-            p = None if row.high_cost is None else format_both_p(row.high_cost)
-            errors = (row.errors["high"], row.errors["low"])
-            rows.append((YES[sensitivity], YES[cost], row.arm, *errors, row.cwe, gain_cell(row), p))
-        findings.append(_finding(sensitivity, cost, compared, over))
+    measured = [measure(study, cell) for cell in CLAIMS]
+    data = [study.source(name) for name in DATASETS]
     return Table(
         name="map",
-        title=f"The two-axis map: {study.name} on {dense} and {plain}, by deletion",
+        title=f"The two-axis map: {study.name} on {' and '.join(data)}, by deletion",
         columns=COLUMNS,
-        rows=tuple(rows),
-        findings=tuple(findings),
-        meta={"model": study.name, "data": [dense, plain], "budgets": BUDGETS, "floor": FLOOR, "split": study.split},
+        rows=tuple(row for rows, _ in measured for row in rows),
+        findings=tuple(finding for _, finding in measured),
+        meta={"model": study.name, "data": data, "budgets": BUDGETS, "floor": FLOOR, "split": study.split},
     )
+
+
+def measure(study: Study, cell: Gaps) -> tuple[list[Row], str]:
+    """The rows of one cell, and what they show."""
+    (sensitivity, cost), (dense, plain) = cell, (study.source(name) for name in DATASETS)
+    costs = {"high": 5.0 if cost else 1.0, "low": 1.0}
+    budgets = {tier: budget // 2 for tier, budget in BUDGETS.items()} if sensitivity else BUDGETS
+    samples = _samples(cell, study.questions(dense), study.questions(plain), study.per_tier)
+    compared, over = _cell(study, f"{dense}+{plain}-{sensitivity}-{cost}", samples, costs, budgets)
+    rows: list[Row] = []
+    for row in compared.rows:
+        p = None if row.high_cost is None else format_both_p(row.high_cost)
+        errors = (row.errors["high"], row.errors["low"])
+        rows.append((YES[sensitivity], YES[cost], row.arm, *errors, row.cwe, gain_cell(row), p))
+    return rows, _finding(sensitivity, cost, compared, over)
+
+
+def _samples(cell: Gaps, pages: Sequence[Sample], colors: Sequence[Sample], count: int) -> list[Sample]:
+    """Pages and colors as a cell has them, ``count`` questions of each tier."""
+    if cell == (False, False):
+        return _alternating(colors)
+    if cell == (True, False):
+        dense = [replace(sample, tier="high") for sample in pages[:count]]
+        return dense + [replace(sample, tier="low") for sample in colors[:count]]
+    if cell == (False, True):
+        return list(pages)
+    half = count // 2
+    return [*_by_tier(first_of_each_tier(pages, half)), *_alternating(colors[: 2 * half])]
 
 
 def _cell(
@@ -82,7 +102,7 @@ def _cell(
     native = [native_tokens(study.model, *sample.size, "deletion") for sample in samples]
     by_cost = by_tier(tiers, budgets)
     total = sum(by_cost)
-    measured, _ = densities(samples, study.model)
+    measured = study.densities(samples)
     both = [density * budget for density, budget in zip(measured, by_cost, strict=True)]
     arms = {
         "uniform": uniform(len(samples), total),

@@ -4,9 +4,19 @@ Mixed workload: tiers by task identity (512, 256, 96) at costs 5, 3, 1, against 
 is free when a request arrives. Paper, table "Three-tier mixed workload".
 """
 
+from stakes.experiments.estimate import Ask
 from stakes.experiments.study import Study
-from stakes.experiments.table import EITHER_MECHANISM, Row, Table, discordant_cells, format_interval, gain_cell
-from stakes.experiments.tables.cross_task import workload
+from stakes.experiments.table import (
+    EITHER_MECHANISM,
+    RECOMPUTED,
+    Row,
+    Table,
+    discordant_cells,
+    format_interval,
+    gain_cell,
+    published_pair,
+)
+from stakes.experiments.tables.cross_task import workload, workload_asks
 from stakes.published import figures
 
 TASKS = {"docvqa": "high", "textvqa": "medium", "vqav2": "low"}
@@ -17,14 +27,14 @@ PER_TASK = 120
 COLUMNS = ("source", "arm", "high", "medium", "low", "CWE (5, 3, 1)", "b:c on high", "p", "CWE gain", "tokens")
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return 4 * len(TASKS) * min(PER_TASK, study.per_tier)
+def asks(study: Study) -> set[Ask]:
+    """The four arms."""
+    return workload_asks(study, TASKS, PER_TASK, BUDGETS)
 
 
 def table(study: Study) -> Table:
     """Ours above the published rows."""
-    arms = study.arms(*workload(study, TASKS, PER_TASK), BUDGETS, COSTS)
+    arms = study.arms(*workload(study, TASKS, PER_TASK, "mixed"), BUDGETS, COSTS)
     cost, uniform = arms.rows["cost"].cwe, arms.rows["uniform"].cwe
     rows: list[Row] = [
         (study.name, row.arm, *(row.errors[tier] for tier in BUDGETS), row.cwe,
@@ -37,7 +47,8 @@ def table(study: Study) -> Table:
         columns=COLUMNS,
         rows=(*rows, *_published()),
         findings=(
-            f"tiers by task cut CWE by {1 - cost / uniform if uniform else 0:.0%} at equal tokens (published: 38 %)",
+            f"tiers by task cut CWE by {1 - cost / uniform if uniform else 0:.0%} at equal tokens (published: "
+            f"{figures()['mixed_workload']['cwe_reduction']:.0%})",
         ),
         meta={
             "model": study.name,
@@ -56,8 +67,8 @@ def _published() -> list[Row]:
     pairs = {"cost": printed["mcnemar_tiered"], "content": printed["mcnemar_content"]}
     gains = {"cost": format_interval(printed["delta_cwe_ci"])}
     names = {"uniform": "uniform", "content": "content", "tiered": "cost", "anti": "anti"}
-    total = printed["n"] * printed["uniform_budget"]
+    total = f"{printed['n'] * printed['uniform_budget']}{RECOMPUTED}"
     return [
-        ("published", arm, *printed["arms"][name], *discordant_cells(pairs.get(arm)), gains.get(arm), total)
+        ("published", arm, *printed["arms"][name], *published_pair(pairs.get(arm)), gains.get(arm), total)
         for name, arm in names.items()
     ]

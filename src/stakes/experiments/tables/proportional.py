@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from stakes.calibration.arms import by_tier, proportional, uniform
 from stakes.calibration.arms.comparison import compare
 from stakes.evaluation.fingerprint import Setting
+from stakes.experiments.estimate import NATIVE, Ask
 from stakes.experiments.study import Study
 from stakes.experiments.table import MEASURED, Row, Table, discordant_cells
 from stakes.experiments.tables.cross_task import PER_TASK, workload
@@ -22,9 +23,11 @@ RATIO, HIGH_RATIOS = 0.5, (0.55, 0.65)
 COLUMNS = ("source", "arm", "high", "low", "CWE (r = 5)", "b:c", "p", "mean tokens of high", "of low")
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return (2 + len(HIGH_RATIOS)) * 2 * min(PER_TASK, study.per_tier)
+def asks(study: Study) -> set[Ask]:
+    """Uniform, the shares and the absolute transfer."""
+    arms = ("uniform", *map(str, HIGH_RATIOS), "absolute")
+    count = 2 * min(PER_TASK, study.per_tier)
+    return {Ask("half of the tokens", count, "deletion redundancy", arm, NATIVE // 2) for arm in arms}
 
 
 def table(study: Study) -> Table:

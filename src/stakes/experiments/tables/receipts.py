@@ -13,6 +13,7 @@ from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.samples import prepare_samples
+from stakes.experiments.estimate import NATIVE, Ask, grid_asks, how
 from stakes.experiments.study import LEAST_TOKENS, RECEIPTS, Study
 from stakes.experiments.table import EITHER_MECHANISM, Row, Table, format_interval
 from stakes.experiments.tables import experiment
@@ -29,9 +30,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return (len(BUDGETS) + 1) * 2 * study.per_tier
+def asks(study: Study) -> set[Ask]:
+    """Every receipt's fields at a few budgets and with all tokens."""
+    budgets = grid_asks({RECEIPTS: 2 * study.per_tier}, how(study.mechanism), BUDGETS)
+    return budgets | {Ask(RECEIPTS, 2 * study.per_tier, how("deletion"), "native", NATIVE)}
 
 
 def table(study: Study) -> Table:

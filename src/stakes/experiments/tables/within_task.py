@@ -5,6 +5,8 @@ Within-task attribution: two tiers of equal sensitivity, so that only the cost l
 table "Within-task attribution result".
 """
 
+from stakes.calibration.arms.plan import ARMS
+from stakes.experiments.estimate import Ask, arm_asks, how
 from stakes.experiments.study import Arms, Study
 from stakes.experiments.table import (
     ARM_COLUMNS,
@@ -21,9 +23,10 @@ OPTIONS, DATASETS = EITHER_MECHANISM, ("docvqa",)
 BUDGETS, COSTS = {"high": 512, "low": 96}, {"high": 5.0, "low": 1.0}
 
 
-def answers(study: Study) -> int:
-    """The number of answers."""
-    return 4 * 2 * study.per_tier
+def asks(study: Study, dataset: str = "docvqa") -> set[Ask]:
+    """The four arms."""
+    source = study.source(dataset)
+    return arm_asks(source, dict.fromkeys(BUDGETS, study.count(source)), BUDGETS, ARMS, how(study.mechanism))
 
 
 def measure(study: Study, dataset: str = "docvqa") -> Arms:

@@ -13,7 +13,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import aiohttp
 from PIL import Image, ImageDraw
@@ -22,19 +22,19 @@ from stakes.budgets.policy import Policy
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
+from stakes.gateway.monitoring.upstreams import UpstreamCheck, check_engine
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.images import data_url, measure, write_png
 from stakes.gateway.proxy.request import dump, read_call
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
-from stakes.gateway.proxy.usage import image_tokens, parsed
+from stakes.gateway.proxy.usage import PARAMETERS, image_tokens, parsed
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.gateway.workers import Workers
 from stakes.vision.geometry import family as named_family
 
-State = Literal["good", "absent", "unknown", "bad"]
 _SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least and the most feasible are sent
 _PROBE_S, _CHECK_S = 120.0, 10.0
 _LONGEST_REASON = 200
@@ -72,31 +72,32 @@ async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, fami
         return ProbeResult(None, f"not known whether tokens follow the budget: {error}")
     except (Refused, InfeasibleBudget) as error:
         return ProbeResult(None, f"the probe's image could not be fitted: {error}")
-    result = compare([tokens for _, tokens in requests], counts)
+    result = compare([tokens for _, tokens in requests], counts, PARAMETERS[settings.actuator])
     return replace(result, sentence=result.sentence + note) if result.follows else result
 
 
-def compare(expected: list[int], counts: list[tuple[int | None, int | None]]) -> ProbeResult:
-    """Judge two counts, each (image tokens if stated, prompt tokens if stated)."""
+def compare(expected: list[int], counts: list[tuple[int | None, int | None]], parameter: str = "") -> ProbeResult:
+    """Judge two counts, each (image tokens if stated, prompt tokens if stated); ``parameter``: what may be ignored."""
     stated = [image for image, _ in counts]
     if None not in stated:
         follows, numbers = stated == expected, f"{stated[0]} and {stated[1]} counted"
+        excess = f"{sum(filter(None, stated)) / sum(expected):.1f} times as many"
     else:
         prompts = [prompt for _, prompt in counts if prompt is not None]
         if len(prompts) < 2:
             return ProbeResult(
                 None, "the upstream states no usage, so it is not known whether tokens follow the budget"
             )
-        difference = prompts[1] - prompts[0]
-        follows = abs(difference - (expected[1] - expected[0])) <= 1
-        numbers = f"the prompt grew by {difference}"
+        difference, due = prompts[1] - prompts[0], expected[1] - expected[0]
+        follows, numbers = abs(difference - due) <= 1, f"the prompt grew by {difference}"
+        excess = f"{difference - due:+d} tokens"
     numbers = f"{expected[0]} and {expected[1]} expected, {numbers}"
     if follows:
         return ProbeResult(True, f"tokens follow the budget: {numbers}")
     return ProbeResult(
         False,
-        f"TOKENS DO NOT FOLLOW THE BUDGET: {numbers}; check the policy's family, and that the upstream resizes no "
-        "image itself (or use its own parameter with --actuator)",
+        f"TOKENS DO NOT FOLLOW THE BUDGET: {numbers} ({excess}); check the policy's family and --actuator, or the "
+        f"upstream ignores {parameter}",
     )
 
 
@@ -119,7 +120,7 @@ def _requests(settings: Settings, preparer: Preparer, family: str, model: str) -
     made: list[tuple[bytes, int]] = []
     for share in _SHARES:
         call = read_call("chat", _question(page, model))
-        image = measure(page, family, settings.limits, bounds=settings.bounds)
+        image = measure(page, family, settings.limits, bounds=settings.bounds_of(family))
         try:
             body, fitted = preparer.fit(call, call.images, [image], [max(1, int(image.native * share))], family, False)
         except InfeasibleBudget:
@@ -136,7 +137,7 @@ def _small_request(settings: Settings, family: str, model: str) -> tuple[bytes |
     if named_family(family).factor is None:
         return None, 0
     url = data_url(write_png(Image.new("RGB", (60, 60), "white")), "png")
-    image = measure(url, family, settings.limits, bounds=settings.bounds)
+    image = measure(url, family, settings.limits, bounds=settings.bounds_of(family))
     return dump(_question(url, model)), image.native
 
 
@@ -194,25 +195,15 @@ def _reason(body: bytes) -> str:
     return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
-@dataclass(frozen=True)
-class UpstreamCheck:
-    """One result of ``check_upstream``; "absent" is optional and missing, only "bad" is a problem."""
-
-    name: str
-    state: State
-    found: str
-    advice: str = ""
-
-
 async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamCheck]:
     """Whether a gateway would work in front of this upstream: reachable, its models, and whether tokens follow."""
     metrics, workers = Metrics(), Workers(settings.limits)
     upstream = Upstream(settings, Authenticator((), settings.upstream_key), metrics)
     upstream.open()
     try:
-        answers, models = await _check_models(upstream)
+        answers, models = await _check_models(upstream, settings)
         if models is None:
-            return [answers]
+            return answers
         listed = UpstreamCheck("upstream models", "good", _list(models))
         if not models:
             listed = UpstreamCheck("upstream models", "unknown", "it lists none", "name one with --model")
@@ -220,26 +211,27 @@ async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamChe
         if named and models and named not in models:
             advice = f"name one that it has: {_list(models)}"
             missing = UpstreamCheck("upstream model", "bad", f"{named!r} is not one of its models", advice)
-            return [answers, listed, missing]
+            return [*answers, listed, missing]
         preparer = Preparer(settings, Served(lambda: policy), workers, metrics, Log())
         result = await probe(settings, upstream, preparer, policy.family)
-        return [answers, listed, await _check_tokens(upstream, result)]
+        return [*answers, listed, await _check_tokens(upstream, result)]
     finally:
         await upstream.session.close()
         workers.close()
 
 
-async def _check_models(upstream: Upstream) -> tuple[UpstreamCheck, list[str] | None]:
-    """Whether it answers, and its list of models; None if there is no point in going on."""
+async def _check_models(upstream: Upstream, settings: Settings) -> tuple[list[UpstreamCheck], list[str] | None]:
+    """Whether it answers, what it is, and its list of models; None if there is no point in going on."""
     try:
-        status, body = await upstream.call(f"{upstream.base}/models", _CHECK_S)
+        status, headers, body = await upstream.fetch(f"{upstream.base}/models", _CHECK_S)
     except NETWORK_ERRORS as error:
         problem = f"{upstream.base} does not answer ({type(error).__name__})"
         advice = "start the server, or correct the address: host, port and the /v1 at its end"
-        return UpstreamCheck("upstream", "bad", problem, advice), None
+        return [UpstreamCheck("upstream", "bad", problem, advice)], None
     models = _ids(parsed(body)) if status == 200 else None
+    engine = await check_engine(upstream, headers, parsed(body), settings.actuator)
     if models is not None:
-        return UpstreamCheck("upstream", "good", f"{upstream.base} answers"), models
+        return [UpstreamCheck("upstream", "good", f"{upstream.base} answers"), engine], models
     problem = f"{upstream.base}/models answers with status {status} and no list of models"
     advice = "an OpenAI-compatible address ends in /v1 on most servers; correct --upstream"
     if status in (401, 403):
@@ -248,7 +240,7 @@ async def _check_models(upstream: Upstream) -> tuple[UpstreamCheck, list[str] | 
     elif status >= 500:
         problem = f"{upstream.base} answers with status {status}"
         advice = "its own log says why; it may still be loading its model"
-    return UpstreamCheck("upstream", "bad", problem, advice), None
+    return [UpstreamCheck("upstream", "bad", problem, advice), engine], None
 
 
 async def _check_tokens(upstream: Upstream, result: ProbeResult) -> UpstreamCheck:

@@ -81,8 +81,8 @@ class RecentDecisions:
         if not 0 <= index < len(pairs):
             return None
         pair = pairs[index]
-        if side == "original" or pair.seen_url is None:
-            return f"image/{pair.format}", pair.original
+        if pair.seen_url is None or (side == "original" and pair.original):
+            return (f"image/{pair.format}", pair.original) if pair.original else None  # a page of a PDF has none
         head, _, text = pair.seen_url.partition(",")
         return head.removeprefix("data:").removesuffix(";base64"), base64.b64decode(text)
 

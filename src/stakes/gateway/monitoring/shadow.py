@@ -88,7 +88,7 @@ class Shadow:
         self._log_alarms(monitor)
         if random.random() >= self._settings.shadow:
             return
-        if reader is None or plan.fetched or plan.expected is None:
+        if reader is None or plan.fetched or plan.pages or plan.expected is None:
             self._count(plan, "not_comparable", unit)
         elif sum(plan.predicted) == sum(plan.natives):
             self._count(plan, "native", unit)

@@ -14,17 +14,20 @@ Then the images are counted, and parts and parameters that are not read are refu
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from stakes.errors import InfeasibleBudget
+from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.images import MeasuredImage, is_data_url
 from stakes.gateway.proxy.remote import check_remote
 from stakes.gateway.proxy.request import Call, parse, unique_keys
-from stakes.gateway.proxy.scan import SEARCHED, Api, find_images, may_hold_image
+from stakes.gateway.proxy.scan import SEARCHED, Action, Api, find_images, may_hold_image
 from stakes.gateway.settings import Limits, Settings
 
 _MARK = b"\xef\xbb\xbf"  # that a text is UTF-8, at its beginning
@@ -124,6 +127,24 @@ def unread(what: str) -> Refused:
     return Refused(422, "unread_image", f"{what} (the operator can allow this with --unread pass)")
 
 
+def unread_path(action: Action) -> Refused:
+    """A body that may hold an image, on a path that is not read."""
+    if action == "refuse":
+        return unread("a batch is a file of requests that the gateway does not see; send them one by one")
+    paths = "/v1/chat/completions, /v1/responses or /v1/messages"
+    return unread(f"the body may hold an image, and the gateway does not read this path; send it to {paths}")
+
+
+def refusal_of(error: Exception, log: Log) -> Refused:
+    """What the client sees; the log names an unexpected error, the client does not see that one."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, InfeasibleBudget):
+        return Refused(422, "infeasible_budget", str(error), passable=True)
+    log.write("fitting failed", logging.ERROR, failure=error)
+    return Refused(500, "internal_error", "the gateway failed to prepare this request", passable=True)
+
+
 def check_readable(call: Call, api: Api, settings: Settings) -> None:
     """Refuse too many images, those that are not read, and parameters that would change their tokens."""
     most = settings.limits.images
@@ -135,8 +156,13 @@ def check_readable(call: Call, api: Api, settings: Settings) -> None:
     if call.parameters:
         what = f"{call.parameters[0]} sets how many tokens an image takes, which the gateway does"
         raise unread(f"{what}; leave it out")
-    if call.unread and settings.unread == "refuse":
-        what = f"{call.unread[0]!r:.60} may be an image that the gateway cannot read"
+    if call.pdfs and settings.pdf == "refuse":
+        raise Refused(422, "pdf_refused", "this gateway takes no PDFs; send their pages as images")
+    others = list(call.unread)
+    for kind in call.pdfs:
+        others.remove(kind)
+    if others and settings.unread == "refuse":
+        what = f"{others[0]!r:.60} may be an image that the gateway cannot read"
         how = "an image with a base64 source" if api == "messages" else "an image_url with a data URL"
         raise unread(f"{what}; send it as {how}")
 
@@ -151,9 +177,9 @@ def check_addresses(call: Call) -> None:
 def decode_bytes(images: Sequence[MeasuredImage], settings: Settings) -> int:
     """Memory to decode the images one by one, in all; refused where that would be too much, or take too long.
 
-    Other actuators and observing decode none.
+    Without a cap on the request's tokens, other actuators and observing decode none.
     """
-    if settings.actuator != "pixels" or settings.mode == "observe":
+    if (settings.actuator != "pixels" or settings.mode == "observe") and settings.max_request_tokens is None:
         return 0
     limits = settings.limits
     allowed = max(limits.request_pixels, limits.pixels)

@@ -76,9 +76,11 @@ class RequestPlan:
     unmeasured: int = 0
     left_out: int = 0
     fetched: bool = False  # whether an image was fetched from another host
+    pages: Sequence[str] = ()  # where there are PDFs, one for each image: file.page, or - for one that is none
     grant: Grant | None = None
     booked: int | None = None
     taken: int = 0  # counted against the client's limit
+    text_bytes: int = 0  # of the body beside its images: the rest of the prompt has no more tokens than bytes
     fit_s: float = 0.0
     model: str = ""
     question: str = field(default="", repr=False)
@@ -98,25 +100,46 @@ class RequestPlan:
     @property
     def expected(self) -> int | None:
         """Tokens that the server should count for all images, None where some were not measured."""
-        if self.unmeasured or not self.natives:
+        if self.unmeasured or not self.natives or (self.pages and self.body is None):  # it reads PDFs in its own way
             return None
-        return sum((self.predicted if self.outcome == "fitted" else self.natives)[self.left_out :])
+        return sum((self.predicted if self.outcome in ("fitted", GROUNDING) else self.natives)[self.left_out :])
 
     def decision(self) -> dict[str, Any]:
         """The decision as JSON, for the log, the dashboard and traces."""
         numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
         return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
 
-    def ask_grant(self, choice: TierChoice, keys: Sequence[ImageKeys] = ()) -> None:
-        """Get budgets for the measured images; those with keys may keep their sizes, but not beside a stated cost."""
+    def ask_grant(self, choice: TierChoice, limits: Sequence[int], keys: Sequence[ImageKeys] = ()) -> None:
+        """Get budgets for the measured images; ``limits``: what each can take at most.
+
+        Those with keys may keep their sizes, but not beside a stated cost.
+        """
         sizes, costs = self.rules.sizes, {name: plan.cost for name, plan in self.rules.policy.tiers.items()}
         known = sizes.find(keys, choice.tier, costs)
-        self.grant = self.controller.grant(choice.tier, self.natives, choice.budget, known)
+        self.grant = self.controller.grant(choice.tier, limits, choice.budget, known)
         if keys:
             sizes.store(keys, self.grant.sizes)
         self.budgets = self.grant.budgets
         if self.grant.reason:
             self.why = f"{self.why}; {self.grant.reason}"
+
+    def grant_native(self, grounding: str, cap: int | None = None) -> None:
+        """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
+        if grounding == "refuse":
+            message = "this gateway does not keep native sizes; leave x-stakes-tier: grounding out"
+            raise Refused(403, "grounding_forbidden", message)
+        if grounding == "pass" or not self.natives:
+            return
+        if cap is not None and sum(self.natives) > cap:
+            what = f"native sizes take {sum(self.natives)} tokens, and a request may take {cap}"
+            raise Refused(422, "request_over_cap", f"{what}; send fewer or smaller images, or another tier")
+        tiers = self.rules.policy.tiers
+        most_expensive = max(tiers, key=lambda name: tiers[name].cost)
+        self.grant = self.controller.grant(most_expensive, self.natives, max(self.natives))
+        self.budgets = self.grant.budgets
+        if sum(self.budgets) < sum(self.natives):
+            message = f"native sizes take {sum(self.natives)} tokens, and {sum(self.budgets)} are left for them now"
+            raise Refused(429, "grounding_over_budget", f"{message}; send smaller images, or another tier")
 
     def settle(self, read: bool) -> None:
         """Book the tokens if the model may have read the images, or else return the grant; once."""
@@ -149,6 +172,7 @@ class RequestPlan:
             "native-tokens": ",".join(map(str, self.natives)),
             "predicted-tokens": ",".join(map(str, self.predicted)),
             "scale": ",".join(f"{x:.4f}x{y:.4f}" for x, y in self.scales),
+            "pages": ",".join(self.pages),
             "policy": self.rules.policy.fingerprint,
             "mode": mode,
             "outcome": self.outcome,

@@ -6,16 +6,17 @@ Reading and measuring run in the workers, then fitting and writing. The controll
 loop, because it must see one request after the other.
 """
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from threading import Event
 from typing import Protocol
 
-from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.undecided import example_text
+from stakes.gateway.pages import keep_cap
+from stakes.gateway.pdf.parts import PdfParts
 from stakes.gateway.proxy import actuators
 from stakes.gateway.proxy.checks import (
     check_addresses,
@@ -24,7 +25,8 @@ from stakes.gateway.proxy.checks import (
     decode_bytes,
     other_may_hold_image,
     parse_within,
-    unread,
+    refusal_of,
+    unread_path,
 )
 from stakes.gateway.proxy.clients import Client
 from stakes.gateway.proxy.decide import GROUNDING, ImagePair, RequestPlan, TierChoice, choose_tier, images_digest
@@ -37,9 +39,11 @@ from stakes.gateway.proxy.images import (
     is_data_url,
     measure,
     measure_bytes,
+    measure_page,
+    page_url,
     predict_fit,
 )
-from stakes.gateway.proxy.remote import Fetcher, check_remote, read_url
+from stakes.gateway.proxy.remote import Fetcher
 from stakes.gateway.proxy.request import Call, ClientHints, dump, dump_images, read_call
 from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
@@ -47,12 +51,7 @@ from stakes.gateway.settings import Settings
 from stakes.gateway.sizes import ImageKeys
 from stakes.gateway.workers import Workers
 from stakes.vision.geometry import family as named_family
-
-_BATCH = "a batch is a file of requests that the gateway does not see; send them one by one"
-_PATH = (
-    "the body may hold an image, and the gateway does not read this path; send it to /v1/chat/completions, "
-    "/v1/responses or /v1/messages"
-)
+from stakes.vision.geometry.menus import most_tokens
 
 
 class RefusalCounter(Protocol):
@@ -67,9 +66,17 @@ class Preparer:
 
     def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: RefusalCounter, log: Log) -> None:
         self._settings, self._served, self.workers = settings, served, workers
-        self._metrics, self._log = metrics, log
-        self._observing, self._bounds = settings.mode == "observe", settings.bounds
+        self._metrics, self._log, self._observing = metrics, log, settings.mode == "observe"
+        self._bounds = lru_cache(settings.bounds_of)  # they may differ by the policy's family
+        self._bounds(served.rules.policy.family)
         self.fetcher = Fetcher(settings.remote_hosts, settings.limits.image_bytes)
+        self.pdfs = None if settings.pdf is None else PdfParts(settings)
+
+    def close(self) -> None:
+        """End what was started for it."""
+        self.workers.close()
+        if self.pdfs is not None:
+            self.pdfs.close()
 
     async def prepare(self, api: Api, body: bytes, hints: ClientHints, client: Client | None = None) -> RequestPlan:
         """The plan of one request that may hold images; ``Refused`` where it is not forwarded."""
@@ -83,7 +90,7 @@ class Preparer:
             plan.settle(read=False)
             if not isinstance(error, Exception):  # the client disconnected
                 raise
-            refusal = self._refusal(error)
+            refusal = refusal_of(error, self._log)
             self.pass_or_raise(refusal)
             plan.outcome, plan.why, plan.body = "uncompressed", refusal.code.replace("_", " "), None
             plan.budgets, plan.predicted, plan.scales = (), (), ()
@@ -111,7 +118,7 @@ class Preparer:
             self._check_bypass()
             plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
         else:
-            self.pass_or_raise(unread(_BATCH if action == "refuse" else _PATH))
+            self.pass_or_raise(unread_path(action))
         return plan
 
     async def _check_counted(self, body: bytes) -> None:
@@ -133,15 +140,6 @@ class Preparer:
     def _check_bypass(self) -> None:
         if not self._settings.allow_bypass:
             raise Refused(403, "bypass_forbidden", "this gateway does not allow x-stakes-bypass")
-
-    def _refusal(self, error: Exception) -> Refused:
-        """What the client sees; the log names an unexpected error, the client does not see that one."""
-        if isinstance(error, Refused):
-            return error
-        if isinstance(error, InfeasibleBudget):
-            return Refused(422, "infeasible_budget", str(error), passable=True)
-        self._log.write("fitting failed", logging.ERROR, failure=error)
-        return Refused(500, "internal_error", "the gateway failed to prepare this request", passable=True)
 
     async def _bypass(self, plan: RequestPlan, body: bytes) -> RequestPlan:
         self._check_bypass()
@@ -172,21 +170,28 @@ class Preparer:
         policy = plan.rules.policy
         plan.tier, plan.why, plan.decided = choice.tier, choice.why, choice.decided
         plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
+        plan.text_bytes = len(body) - sum(len(ref.holder[ref.key]) for ref in call.images)
         check_readable(call, plan.api, self._settings)
         plan.fetched = await self._fetch(call, policy.family)
         refs, images, keys = await self.workers.run(self._measure_known, plan, call, choice, hints.sender)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
+        plan.pages = [image.page.label if image.page else "-" for image in images] if call.pages else ()
         if self._settings.keep_images:
             plan.pairs = [ImagePair(image.format, image.data, None) for image in images]
         if choice.tier == GROUNDING or not refs:
             plan.outcome = GROUNDING if choice.tier == GROUNDING else "uncompressed"
             if choice.tier == GROUNDING:
-                self.grant_native(plan)
+                plan.grant_native(self._settings.grounding, self._settings.max_request_tokens)
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
+            if call.pages and refs:
+                fit = self.workers.run(self.fit, call, refs, images, plan.natives, policy.family, self._observing)
+                plan.body, fitted = await fit
         else:
             decoded = decode_bytes(images, self._settings)
-            plan.ask_grant(choice, keys)
+            plan.ask_grant(choice, [image.limit for image in images], keys)
+            if (cap := self._settings.max_request_tokens) is not None:
+                await self.workers.run_for(decoded, keep_cap, plan, images, cap)
             fitted = await self._fit_to_grant(plan, call, refs, images, decoded)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
@@ -205,24 +210,11 @@ class Preparer:
         plan.outcome = "observed" if self._observing else "fitted"
         return fitted
 
-    def grant_native(self, plan: RequestPlan) -> None:
-        """Let the total pay for native sizes, or refuse them; ``--grounding pass`` sends them outside of the total."""
-        if self._settings.grounding == "refuse":
-            message = "this gateway does not keep native sizes; leave x-stakes-tier: grounding out"
-            raise Refused(403, "grounding_forbidden", message)
-        if self._settings.grounding == "pass" or not plan.natives:
-            return
-        tiers = plan.rules.policy.tiers
-        most_expensive = max(tiers, key=lambda name: tiers[name].cost)
-        plan.grant = plan.controller.grant(most_expensive, plan.natives, max(plan.natives))
-        plan.budgets = plan.grant.budgets
-        if sum(plan.budgets) < sum(plan.natives):
-            message = f"native sizes take {sum(plan.natives)} tokens, and {sum(plan.budgets)} are left for them now"
-            raise Refused(429, "grounding_over_budget", f"{message}; send smaller images, or another tier")
-
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
-        call, policy = read_call(plan.api, parse_within(body, self._settings.limits)), plan.rules.policy
+        record, policy = parse_within(body, self._settings.limits), plan.rules.policy
+        pages, pdfs = ({}, ()) if self.pdfs is None else self.pdfs.read(plan.api, body, record)
+        call = replace(read_call(plan.api, record), pages=pages, pdfs=pdfs)
         if not call.count:
             return call, TierChoice("", "")
         digest = "" if policy.per_request is None else images_digest(ref.url for ref in call.images)
@@ -235,27 +227,29 @@ class Preparer:
         """Fetch remote images of listed hosts; others are forwarded or refused. True where one was fetched."""
         fetched = False
         for ref in call.images:
-            if is_data_url(ref.url):
-                continue
-            read_url(ref.url)  # refuses every other scheme: servers read file: and worse
-            if self.fetcher.allows(ref.url):
-                if self._observing:
-                    continue  # observing changes nothing, so nothing is fetched either
+            if not is_data_url(ref.url) and self.fetcher.takes(ref.url, self._settings.remote) and not self._observing:
                 data = await self.fetcher.fetch(ref.url)
                 image = await self.workers.run(measure_bytes, data, family, self._settings.limits)
                 ref.url, fetched = await self.workers.run(data_url, image.data, image.format), True
-            elif self._settings.remote == "refuse":
-                raise Refused(422, "remote_image", "remote images are not accepted; send the image as a data URL")
-            else:
-                check_remote(ref.url)
         return fetched
 
     def _measure(self, call: Call, family: str) -> tuple[list[ImageRef], list[MeasuredImage]]:
         """The images that are fitted; with pixels, ``detail: low`` counts where the family defines it."""
         by_pixels = self._settings.actuator == "pixels"
         refs = [ref for ref in call.images if is_data_url(ref.url)]
-        limits = self._settings.limits
-        return refs, [measure(ref.url, family, limits, by_pixels and ref.detail, self._bounds) for ref in refs]
+        limits, bounds = self._settings.limits, self._bounds(family)
+        found = [
+            measure_page(page, family, limits, bounds)
+            if (page := call.pages.get(id(ref.part)))
+            else measure(ref.url, family, limits, by_pixels and ref.detail, bounds)
+            for ref in refs
+        ]
+        return refs, found if by_pixels else [self.with_most(image, family) for image in found]
+
+    def with_most(self, image: MeasuredImage, family: str) -> MeasuredImage:
+        """The image with what it can take by the largest entry of an actuator's menu, which may exceed its native."""
+        size = image.width, image.height
+        return replace(image, most=most_tokens(self._settings.actuator, family, *size, image.native))
 
     def _measure_known(
         self, plan: RequestPlan, call: Call, choice: TierChoice, sender: str
@@ -265,7 +259,7 @@ class Preparer:
         if choice.tier == GROUNDING or choice.budget is not None:
             return refs, images, []
         turns = call.record.get("messages", call.record.get("input"))
-        data = [(ref.part, image.data) for ref, image in zip(refs, images, strict=True)]
+        data = [(ref.part, image.identity) for ref, image in zip(refs, images, strict=True)]
         return refs, images, plan.rules.sizes.keys(sender, choice.tier, turns, data)
 
     def fit(
@@ -284,6 +278,9 @@ class Preparer:
         for ref in refs:
             ref.set_detail(by_detail)
         if actuator != "pixels":
+            for ref, image in zip(refs, images, strict=True):
+                if image.page is not None and not observing:
+                    ref.url = page_url(image, image.page, self._settings.encoding)
             sizes = [(image.width, image.height) for image in images]
             tokens = actuators.apply(actuator, family, call, refs, sizes, budgets)
             return None if observing else dump_images(call.record, refs), [FittedImage(None, n) for n in tokens]

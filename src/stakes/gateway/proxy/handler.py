@@ -7,7 +7,7 @@ A request that cannot hold an image is forwarded byte for byte without being par
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ from stakes.gateway.proxy.http_limits import (
 from stakes.gateway.proxy.request import ClientHints, ReceivedRequest, check_names, headers_of
 from stakes.gateway.proxy.scan import Action, Api, is_read, may_hold_image, stream_api
 from stakes.gateway.proxy.upstream import Dropped, SentBody, Upstream, is_stream
-from stakes.gateway.proxy.usage import Usage, UsageReader, compare_usage, settle_images, settle_request
+from stakes.gateway.proxy.usage import CapCheck, Usage, UsageReader, compare_usage, settle_images, settle_request
 from stakes.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Monitors:
     log: Log
     recent: RecentDecisions
     undecided: UndecidedTexts
+    caps: CapCheck
+    report_cap: Callable[[str], None]
     telemetry: "Telemetry | None" = None
     shadow: Shadow | None = None
 
@@ -246,6 +248,9 @@ class ProxyHandler:
             raise
         finally:
             counted = compare_usage(self.monitors.metrics, plan, reader) if result == "answered" else None
+            sentence = self.monitors.caps.add(plan, counted, reader) if result == "answered" else None
+            if sentence is not None:
+                self.monitors.report_cap(sentence)
             shadow = self.monitors.shadow
             if shadow is not None and (result, response.status, plan.outcome) == ("answered", 200, "fitted"):
                 shadow.answered(plan, counted, reader, received)

@@ -1,8 +1,7 @@
 """Turns the data URL of an image into one that takes fewer tokens: check, measure by its header, fit, encode.
 
-All of it is slow and runs in ``Workers``. Measuring decodes base64 and reads the header; no pixel is decoded before the
-budget is known. An upright image within its budget is decoded to detect damage, and then sent in its own bytes unless
-its side is longer than the service accepts.
+All of it is slow and runs in ``Workers``. Measuring reads the header; no pixel is decoded before the budget is known.
+An upright image within its budget is decoded to detect damage, then sent in its own bytes unless it is too long.
 
     image = measure("data:image/png;base64,…", "qwen2.5-vl", limits)
     fit_image(image, 256, "qwen2.5-vl", "png").url
@@ -14,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -23,6 +23,7 @@ from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Encoding, Limits
 from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.patches import BudgetPatches
 from stakes.vision.geometry.tiles import DetailTiles
 from stakes.vision.image.decode import Picture
 from stakes.vision.image.resize import fit, fitted_size
@@ -36,6 +37,9 @@ try:  # writes a megabyte in 0.04 ms and reads it in 0.1; the standard library t
 except ImportError:
     from base64 import b64decode, b64encode
 
+if TYPE_CHECKING:
+    from stakes.gateway.pdf.renderer import PdfPage
+
 Bounds = Mapping[str, int]
 NO_BOUNDS: Bounds = {}
 JPEG_QUALITY = 95  # a convention, at 4:4:4 so that colored text stays sharp; PNG, the default, is lossless
@@ -47,9 +51,10 @@ _RGB, _UNFILTERED = 2, 0  # PNG's color type and row filter
 class MeasuredImage:
     """An image whose header was read: its bytes, its upright size and its native tokens.
 
-    For an image that the service refuses for its length, ``native`` counts the longest accepted size in its shape.
-    ``bounds``: of the upstream's processor, where they are not the family's. ``low_detail``: the client asked for
-    detail "low", and the family defines what that takes, whatever the size. ``decode_bytes``: memory to decode it.
+    ``native``: where the service refuses its length, of the longest accepted size in its shape. ``low_detail``: the
+    client asked for detail "low", and the family defines what that takes, whatever the size. ``bounds``: of the
+    upstream's processor, where not the family's. ``most``: by the largest entry of an engine's menu, None where that is
+    not above ``native``. ``page``: of a PDF, drawn in the size that fits. ``decode_bytes``: memory to decode it.
     """
 
     data: bytes
@@ -60,6 +65,18 @@ class MeasuredImage:
     low_detail: bool = False
     bounds: Bounds = field(default_factory=dict)
     decode_bytes: int = 0
+    most: int | None = None
+    page: "PdfPage | None" = None
+
+    @property
+    def limit(self) -> int:
+        """The tokens that it can take at most: its native ones, unless an engine's parameter can give it more."""
+        return self.native if self.most is None else self.most
+
+    @property
+    def identity(self) -> bytes:
+        """What it is known by when it comes again."""
+        return self.data if self.page is None else f"{self.page.key}.{self.page.index}".encode()
 
 
 @dataclass(frozen=True)
@@ -90,14 +107,19 @@ def measure(url: str, family: str, limits: Limits, detail: object = None, bounds
         raise Refused(422, "bad_data_url", f"the data URL of an image declares {head[1]}, which is not an image type")
     if (len(url) - head.end()) * 3 // 4 > limits.image_bytes + 2:
         raise _too_large(limits)
-    try:
-        data = b64decode(url[head.end() :], validate=True)
-    except ValueError:  # any other character, or wrong padding
-        raise Refused(422, "bad_base64", "an image's base64 is damaged") from None
+    data = read_base64(url[head.end() :], "an image")
     image, formula = measure_bytes(data, family, limits, bounds), named_family(family).formula
-    if detail == "low" and isinstance(formula, DetailTiles):
-        return replace(image, native=formula.base, low_detail=True)
+    if detail == "low" and isinstance(formula, DetailTiles | BudgetPatches) and formula.low_tokens:
+        return replace(image, native=formula.low_tokens, low_detail=True)
     return image
+
+
+def read_base64(text: str, what: str) -> bytes:
+    """The bytes of base64, read strictly."""
+    try:
+        return bytes(b64decode(text, validate=True))
+    except ValueError:  # any other character, or wrong padding
+        raise Refused(422, "bad_base64", f"the base64 of {what} is damaged") from None
 
 
 def measure_bytes(data: bytes, family: str, limits: Limits, bounds: Bounds = NO_BOUNDS) -> MeasuredImage:
@@ -131,9 +153,21 @@ def measure_size(
     return MeasuredImage(data, kind, width, height, native, bounds=bounds)
 
 
+def measure_page(page: "PdfPage", family: str, limits: Limits, bounds: Bounds = NO_BOUNDS) -> MeasuredImage:
+    """A page of a PDF, in its size at 200 dpi."""
+    return replace(measure_size(page.width, page.height, family, limits, bounds), page=page)
+
+
+def page_url(image: MeasuredImage, page: "PdfPage", encoding: Encoding) -> str:
+    """A page of a PDF in its own size, for an engine that is told how many tokens it takes."""
+    return _encode(page.draw(image.width, image.height), encoding)
+
+
 def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding) -> FittedImage:
     """The image resized to its budget; ``InfeasibleBudget`` where no size of its shape is within it."""
     size = (image.width, image.height)
+    if image.page is not None:
+        return _draw_page(image, image.page, budget, family, encoding)
     if image.low_detail and image.native > budget:
         raise InfeasibleBudget(f"an image of detail low takes {image.native} tokens in {family}, above {budget}")
     try:
@@ -145,15 +179,26 @@ def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding
         target = count_tokens(family, image.width, image.height) if image.low_detail else budget
         fitted = fit(image.data, target, family, decode_limit=image.width * image.height)
     except UnreadableImage:
-        raise _unreadable() from None
+        raise unreadable() from None
     tokens = image.native if image.low_detail else _as_counted(image, *fitted.image.size, budget, family)
-    if encoding == "jpeg":
-        out = io.BytesIO()
-        fitted.image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
-        data = out.getvalue()
-    else:
-        data = write_png(fitted.image)
-    return FittedImage(data_url(data, encoding), tokens, fitted.scale)
+    return FittedImage(_encode(fitted.image, encoding), tokens, fitted.scale)
+
+
+def _encode(image: Image.Image, encoding: Encoding) -> str:
+    """The data URL of a fitted image."""
+    if encoding == "png":
+        return data_url(write_png(image), "png")
+    out = io.BytesIO()
+    image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    return data_url(out.getvalue(), "jpeg")
+
+
+def _draw_page(image: MeasuredImage, page: "PdfPage", budget: int, family: str, encoding: Encoding) -> FittedImage:
+    """A page of a PDF, drawn in the size that its budget allows; its scale is of its size at 200 dpi."""
+    size = fitted_size(image.width, image.height, budget, family)
+    tokens = _as_counted(image, size.width, size.height, budget, family)
+    scale = size.width / image.width, size.height / image.height
+    return FittedImage(_encode(page.draw(size.width, size.height), encoding), tokens, scale)
 
 
 def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:
@@ -173,8 +218,8 @@ def _as_counted(image: MeasuredImage, width: int, height: int, budget: int, fami
     return tokens
 
 
-def _unreadable() -> Refused:
-    # Pillow's own message is not repeated: such messages have carried addresses of objects (CVE-2026-22778).
+def unreadable() -> Refused:
+    """A damaged image; Pillow's own message is not repeated: some carried addresses of objects (CVE-2026-22778)."""
     message = "an image cannot be read: it is damaged, or none of PNG, JPEG, WebP, GIF, BMP and TIFF"
     return Refused(422, "unreadable_image", message, passable=True)
 
@@ -185,7 +230,7 @@ def _refusal(error: UnreadableImage, limits: Limits) -> Refused:
         return Refused(422, "too_many_pixels", f"an image has more than {limits.pixels} pixels; send a smaller one")
     if "scans" in str(error):
         return Refused(422, "too_many_scans", "an image is a JPEG with too many scans; save it as a baseline JPEG")
-    return _unreadable()
+    return unreadable()
 
 
 def _too_large(limits: Limits) -> Refused:

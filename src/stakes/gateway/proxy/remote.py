@@ -116,6 +116,16 @@ class Fetcher:
         except Refused:
             return False
 
+    def takes(self, url: str, others: str) -> bool:
+        """Whether an image is to be fetched; what is not is refused, or passed if its address is public."""
+        read_url(url)  # refuses every other scheme: servers read file: and worse
+        if self.allows(url):
+            return True
+        if others == "refuse":
+            raise Refused(422, "remote_image", "remote images are not accepted; send the image as a data URL")
+        check_remote(url)
+        return False
+
     async def fetch(self, url: str) -> bytes:
         """The bytes at an allowed address; every failure is the same 422, which reveals nothing of the network."""
         try:

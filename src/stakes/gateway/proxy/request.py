@@ -33,6 +33,8 @@ from stakes.signals.prompt import Prompt, read_prompt
 if TYPE_CHECKING:
     from yarl import URL
 
+    from stakes.gateway.pdf.renderer import PdfPage
+
 NO_PROMPT = Prompt()
 MOST_BYTES = 1200  # of one header value: some servers accept 4 KB for all headers of a response
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -99,7 +101,8 @@ class Call:
     """The content of one request.
 
     ``unread``: names of what may be an image and is not read (a video, a file's id, embeddings). ``parameters``: names
-    of engine parameters that change how many tokens an image takes.
+    of engine parameters that change how many tokens an image takes. ``pages``: of PDFs, by the ``id`` of an image part.
+    ``pdfs``: those of ``unread`` that are PDFs, where they are treated in another way.
     """
 
     record: dict[str, Any]
@@ -108,6 +111,8 @@ class Call:
     parameters: tuple[str, ...] = ()
     prompt: Prompt = NO_PROMPT
     hints: ClientHints = ClientHints()
+    pages: "Mapping[int, PdfPage]" = field(default_factory=dict)
+    pdfs: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:

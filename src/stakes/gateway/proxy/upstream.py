@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from stakes.gateway.monitoring.metrics import Metrics
@@ -158,12 +158,19 @@ class Upstream:
 
     async def call(self, address: str, seconds: float, body: bytes | None = None) -> tuple[int, bytes]:
         """Status and body of a request of the gateway's own: a GET, or a POST of JSON where it has a body."""
+        status, _, data = await self.fetch(address, seconds, body)
+        return status, data
+
+    async def fetch(
+        self, address: str, seconds: float, body: bytes | None = None, with_key: bool = True
+    ) -> tuple[int, CIMultiDictProxy[str], bytes]:
+        """Status, headers and body of such a request."""
         method, headers = ("POST", (_JSON,)) if body else ("GET", ())
         async with self.session.request(
-            method, address, data=body, headers=self.headers(headers, changed=False),
+            method, address, data=body, headers=self.headers(headers, changed=False) if with_key else None,
             timeout=aiohttp.ClientTimeout(total=seconds), auto_decompress=True,
         ) as reply:  # fmt: skip
-            return reply.status, await reply.read()
+            return reply.status, reply.headers, await reply.read()
 
     async def ask(self, method: str, url: URL, headers: CIMultiDict[str], body: SentBody) -> aiohttp.ClientResponse:
         """The response up to its headers; retried where the upstream did not get it, then refused as 502 or 504."""

@@ -5,9 +5,14 @@ servers. Where a server states neither, nothing is compared, because the rest of
 that reads only the last image of a conversation (``local_server``) states how many it left out.
 
     reader = UsageReader(streamed=False); reader.feed(chunk); reader.image_tokens()
+
+``CapCheck`` notices an engine that ignores what it was asked for. Of a server that states the whole prompt only, text
+has no more tokens than bytes, and a template adds at most ``TEMPLATE``, so the rest are image tokens for certain. That
+shows images that take many tokens too many, and never too few.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +24,17 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 20  # of a response that is kept to be read; usage is at its end
 _TAIL = 1 << 16
+WINDOW = 10  # of the last comparisons
+ENOUGH = 3  # of which so many differ
+TEMPLATE = 256  # tokens of a chat template, system text of its own included
+PARAMETERS = {
+    "pixels": "the size of images, or its bounds are others (--min-pixels, --max-pixels, --image-max-tokens)",
+    "vllm": "mm_processor_kwargs; vLLM needs --trust-request-mm-kwargs",
+    "lmdeploy": "mm_processor_kwargs",
+    "detail": "the detail of images",
+    "gemini": "media_resolution",
+}
+"""By actuator, what should set the tokens and why it may not."""
 
 
 @dataclass(frozen=True)
@@ -159,3 +175,41 @@ def compare_usage(metrics: "Metrics", plan: RequestPlan, reader: UsageReader | N
     metrics.prediction_error.observe(counted - expected)
     metrics.tokens.labels(plan.tier, "actual").inc(counted)
     return counted
+
+
+class CapCheck:
+    """Compares the requests of one upstream; ``parameter``: what should have set the tokens, in words."""
+
+    def __init__(self, parameter: str) -> None:
+        self._parameter = parameter
+        self._last: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # (expected, counted)
+        self._reported = False
+
+    def add(self, plan: RequestPlan, counted: int | None, reader: UsageReader | None) -> str | None:
+        """Compare one answered request; a sentence when enough of the last ones differ, until they agree again."""
+        expected = plan.expected
+        if expected is None or reader is None:
+            return None
+        if counted is None:
+            prompt = reader.usage().input_tokens
+            if prompt is None:
+                return None
+            counted = max(expected, prompt - plan.text_bytes - TEMPLATE)
+        self._last.append((expected, counted))
+        differing = [(due, had) for due, had in self._last if due != had]
+        if len(differing) < ENOUGH:
+            self._reported = self._reported and bool(differing)
+            return None
+        if self._reported:
+            return None
+        self._reported = True
+        return self._sentence(differing)
+
+    def _sentence(self, differing: list[tuple[int, int]]) -> str:
+        due, had = (round(sum(one) / len(differing)) for one in zip(*differing, strict=True))
+        what = "ignores" if had > due else "changes"
+        return (
+            f"TOKENS DO NOT FOLLOW THE BUDGET: in {len(differing)} of the last {len(self._last)} requests images took "
+            f"{had} tokens on average where {due} were asked for, {had / due:.1f} times as many; the upstream {what} "
+            f"{self._parameter}"
+        )

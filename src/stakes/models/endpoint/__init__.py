@@ -21,11 +21,12 @@ from typing import Any, Literal
 from stakes.errors import BadInput, LedgerBreach, StakesError
 from stakes.http import HttpClient, Retries, Stopped, public_address
 from stakes.models.base import MAX_NEW_TOKENS, SUFFIX, Answer, Mechanism, Request, confidence_of
-from stakes.models.endpoint.chat import EncodedImage, chat_body, encode_image, model_names, read_reply
+from stakes.models.endpoint.chat import EncodedImage, chat_body, encode_image, model_names, read_reply, set_parameter
 from stakes.models.endpoint.token_check import ServerTokens
 from stakes.models.identity import ModelName
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry import tokens_as_sent
+from stakes.vision.geometry.menus import ActuatorName, check_actuator, menu
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,15 @@ class EndpointOptions(Retries):
     "record" keeps the server's count. ``empty``: whether a finished reply of no text is an "error" or an "answer" (an
     empty one, as a local model may give). ``logprobs``: ask for log-probabilities, from which an answer's confidence is
     computed; some servers refuse them. ``extra``: more fields of the request's body; None removes a field, as in
-    ``{"max_tokens": None, "max_completion_tokens": 16}``.
+    ``{"max_tokens": None, "max_completion_tokens": 16}``. ``actuator``: how budgets reach the server: by resizing,
+    or by a parameter of its engine (``geometry.menus``); then budgets are the entries of its menu.
     """
 
     check: Literal["error", "record"] = "error"
     empty: Literal["error", "answer"] = "error"
     logprobs: bool = False
     extra: Mapping[str, Any] | None = None
+    actuator: ActuatorName = "pixels"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,12 +82,15 @@ class EndpointVLM:
         self.server_counts: Counter[str] = Counter()
         self._counts_lock = threading.Lock()
         self._options = EndpointOptions(**options)
+        check_actuator(self._options.actuator, self.family)
+        self.menu = menu(self._options.actuator, self.family)
         self._slots, self._concurrency = threading.BoundedSemaphore(concurrency), concurrency
         self._client = HttpClient(base_url, api_key, self._options, connections=concurrency)
         self._tokens = ServerTokens(self._client, lambda question: self._body(question, None))
         self.model = model or self._only_model()
         length = None if max_new_tokens == MAX_NEW_TOKENS else max_new_tokens
-        self.named = ModelName(name=self.model, endpoint=public_address(base_url), max_tokens=length)
+        actuator = None if self._options.actuator == "pixels" else self._options.actuator
+        self.named = ModelName(name=self.model, endpoint=public_address(base_url), max_tokens=length, actuator=actuator)
 
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; if any fails, all of them."""
@@ -116,7 +122,7 @@ class EndpointVLM:
                         i = next(indices, None)
                         if i is None:
                             return
-                        image, new = encode_image(requests[i], self.family, encoded)
+                        image, new = encode_image(requests[i], self.family, encoded, self._options.actuator)
                     with self._slots:
                         results.put((i, self._answer(requests[i], image, new, stop)))
             except Stopped:
@@ -149,8 +155,10 @@ class EndpointVLM:
 
     def identity(self) -> dict[str, str]:
         """Everything known here that could change an answer. The address is not part of it: a server may move."""
+        by = {} if self.named.actuator is None else {"actuator": str(self.named.actuator)}
         return {
             "family": self.family,
+            **by,
             "model": self.model,
             "prompt": SUFFIX.strip(),
             "length": str(self.max_new_tokens),
@@ -158,9 +166,9 @@ class EndpointVLM:
         }
 
     def native_tokens(self, width: int, height: int, mechanism: Mechanism) -> int:
-        """What an image of this size takes with no budget."""
+        """What an image of this size takes with no budget; with a menu, its largest entry, which holds every image."""
         self._require_resolution(mechanism)
-        return tokens_as_sent(self.family, width, height)
+        return tokens_as_sent(self.family, width, height) if self.menu is None else self.menu[-1]
 
     def close(self) -> None:
         """Close the connections."""
@@ -180,6 +188,8 @@ class EndpointVLM:
 
     def _answer(self, request: Request, image: EncodedImage, new: bool, stop: threading.Event) -> Answer:
         body = self._body(request.question, image.url) | ({"logprobs": True} if self._options.logprobs else {})
+        if image.setting is not None:
+            set_parameter(body, self._options.actuator, image.setting)
         read = partial(read_reply, allow_empty=self._options.empty == "answer")
         reply, ms = self._client.request("POST", self._client.url("chat/completions"), body, read, stop)
         counted = self._tokens.of_image(reply.usage, request.question, image.tokens, stop)
@@ -204,10 +214,11 @@ class EndpointVLM:
         with self._counts_lock:
             self.server_counts[verdict] += 1
         if verdict == "differed" and request.budget is not None and self._options.check == "error":
-            raise LedgerBreach(
-                f"an image fitted to {image.tokens} tokens of {self.family} took {counted} on {self._client.server}; "
-                "check the family, and that the server resizes no image itself (min_pixels, max_pixels)"
-            )
+            advice = "check the family, and that the server resizes no image itself (min_pixels, max_pixels)"
+            if image.setting is not None:
+                advice = f"it ignores the parameter of the actuator {self._options.actuator} ({image.setting})"
+            took = f"took {counted} on {self._client.server}"
+            raise LedgerBreach(f"an image fitted to {image.tokens} tokens of {self.family} {took}; {advice}")
 
     def _body(self, question: str, url: str | None) -> dict[str, Any]:
         detail = named_family(self.family).engine_parameter == "detail"

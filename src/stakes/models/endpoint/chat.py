@@ -21,6 +21,7 @@ from PIL.Image import Resampling
 from stakes.http import Unusable
 from stakes.models.base import SUFFIX, Request
 from stakes.vision.geometry import accepted_size, count_tokens
+from stakes.vision.geometry.menus import ActuatorName, highest_level, menu, settings_of
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import fit
 
@@ -108,10 +109,15 @@ class EncodedImage:
     tokens: int
     native: int
     ms: float
+    setting: Any = None
+    """The value of the engine's parameter, where that sets the tokens and not the size of the image."""
 
 
 def encode_image(
-    request: Request, family: str, cache: dict[tuple[int, int | None], EncodedImage]
+    request: Request,
+    family: str,
+    cache: dict[tuple[int, int | None], EncodedImage],
+    actuator: ActuatorName = "pixels",
 ) -> tuple[EncodedImage, bool]:
     """The request's image fitted to its budget as a PNG data URL, and whether it was not in ``cache`` yet.
 
@@ -120,17 +126,32 @@ def encode_image(
     key = (id(request.image), request.budget)
     if key in cache:
         return cache[key], False
-    started = time.perf_counter()
-    if request.budget is None:
+    started, setting = time.perf_counter(), None
+    if request.budget is None or actuator != "pixels":
         image = open_image(request.image)
         size = accepted_size(family, *image.size)
         image = image if size == image.size else image.resize(size, Resampling.LANCZOS)
         tokens = native = count_tokens(family, *size)
+        if request.budget is not None:
+            chosen, tokens = highest_level(settings_of(actuator, family, request.budget), size, request.budget)
+            setting, entries = chosen.value, menu(actuator, family)
+            native = native if entries is None else entries[-1]
     else:
         fitted = fit(request.image, request.budget, family)
         image, tokens, native = fitted.image, fitted.tokens, fitted.native
     data = io.BytesIO()
     image.save(data, "PNG", compress_level=1)  # as small as the default's on real pages, in a third of its time
     url = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
-    cache[key] = EncodedImage(url, tokens, native, 1000 * (time.perf_counter() - started))
+    cache[key] = EncodedImage(url, tokens, native, 1000 * (time.perf_counter() - started), setting)
     return cache[key], True
+
+
+def set_parameter(body: dict[str, Any], actuator: ActuatorName, value: Any) -> None:
+    """Write the value of an engine's parameter into a chat request with one image, its first part."""
+    part = body["messages"][0]["content"][0]
+    if actuator == "detail":
+        part["image_url"]["detail"] = value
+    elif actuator == "gemini":
+        part["media_resolution"] = value
+    else:
+        body["mm_processor_kwargs"] = {"image": value} if actuator == "lmdeploy" else value

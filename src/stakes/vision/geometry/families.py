@@ -89,7 +89,7 @@ def families() -> Mapping[str, Family]:
                 entry["resizing"],
                 entry["engine_parameter"],
                 entry["source"],
-                version=data[section]["date"],
+                version=entry.get("date", data[section]["date"]),
                 hosted=section == "hosted",
             )
     return MappingProxyType(known)
@@ -132,6 +132,11 @@ class Fixed:
     """The same number of tokens for every image (Gemini 3 at one media resolution, Gemma 3 without pan-and-scan)."""
 
     per_image: int
+
+    @property
+    def most_tokens(self) -> int:
+        """The most that any image takes."""
+        return self.per_image
 
     def tokens(self, width: int, height: int) -> int:  # noqa: ARG002
         """Billed tokens of one image."""

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stakes.errors import BadInput
 
@@ -77,20 +77,46 @@ class BudgetPatches:
         tokens = ceil(multiplier · patches)
 
     An image so thin that r leaves less than one patch across counts as a single row of ``most`` patches. The guide does
-    not say how the product is rounded; rounding up is assumed.
+    not say how the product is rounded; rounding up is assumed. Models from gpt-5.4 on shrink the long side to ``edge``
+    first (0: they do not), have a detail ``low`` of so many patches, and some a detail "original" of ``original``
+    patches within ``original_edge`` pixels.
     """
 
     multiplier: float
     most: int = 1536
     patch: int = 32
+    edge: int = 0
+    low: int = 0
+    original: int = 0
+    original_edge: int = 0
+
+    @property
+    def most_tokens(self) -> int:
+        """The most that any image takes."""
+        return self._billed(self.most)
+
+    @property
+    def low_tokens(self) -> int:
+        """What every image takes at detail "low"; 0 where the guide does not say."""
+        return self._billed(self.low)
+
+    def at_original(self) -> "BudgetPatches":
+        """The formula at detail "original"."""
+        return replace(self, most=self.original, edge=self.original_edge)
 
     def tokens(self, width: int, height: int) -> int:
         """Billed tokens of one image."""
+        long, edge = max(width, height), self.edge
+        if edge and long > edge:
+            width, height = round(width * edge / long) or 1, round(height * edge / long) or 1
         columns, rows = math.ceil(width / self.patch), math.ceil(height / self.patch)
         if columns * rows > self.most:
             columns, rows = self._shrunk(width, height)
+        return self._billed(columns * rows)
+
+    def _billed(self, patches: int) -> int:
         # Rounded first, so that 100 patches at 1.62 are 162 tokens and not 163.
-        return math.ceil(round(columns * rows * self.multiplier, 6))
+        return math.ceil(round(patches * self.multiplier, 6))
 
     def _shrunk(self, width: int, height: int) -> tuple[int, int]:
         ratio = math.sqrt(self.patch**2 * self.most / (width * height))
@@ -126,6 +152,11 @@ class Gemma4:
     def __post_init__(self) -> None:
         if self.max_soft_tokens not in MENU:
             raise BadInput(f"Gemma 4's max_soft_tokens must be one of {MENU}, not {self.max_soft_tokens}")
+
+    @property
+    def most_tokens(self) -> int:
+        """The most that any image takes."""
+        return self.max_soft_tokens
 
     def tokens(self, width: int, height: int) -> int:
         """Visual tokens of one image."""

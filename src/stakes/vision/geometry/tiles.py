@@ -79,6 +79,11 @@ class AspectTiles:
     most: int = 12
     per_tile: int = 256
 
+    @property
+    def most_tokens(self) -> int:
+        """The most that any image takes."""
+        return self.per_tile * (self.most + (self.most > 1))
+
     def tiles(self, width: int, height: int) -> tuple[int, int]:
         """Columns and rows of tiles, without the thumbnail."""
         best, least = (1, 1), math.inf
@@ -112,6 +117,11 @@ class SplitTiles:
     tile: int
     per_tile: int
     limit: int = 4096
+
+    @property
+    def most_tokens(self) -> int:
+        """The most that any image takes: a square one has the most tiles."""
+        return self.tokens(self.longest_edge, self.longest_edge)
 
     def tiles(self, width: int, height: int) -> tuple[int, int]:
         """Columns and rows of tiles; (0, 0) where the whole image is the only tile."""
@@ -153,6 +163,16 @@ class DetailTiles:
     square: int = 2048
     short: int = 768
     tile: int = 512
+
+    @property
+    def most_tokens(self) -> int:
+        """The most that any image takes."""
+        return self.base + self.per_tile * -(-self.square // self.tile) * -(-self.short // self.tile)
+
+    @property
+    def low_tokens(self) -> int:
+        """What every image takes at detail "low"."""
+        return self.base
 
     def tokens(self, width: int, height: int) -> int:
         """Billed tokens of one image."""

@@ -1,0 +1,56 @@
+"""Shares one cap over the images of a request by their content (``--max-request-tokens``).
+
+    share_cap(images, budgets=[576] * 30, cap=4096, floor=64)      # 30 budgets that sum up to 4096
+
+No image gets more than the budget of its tier or fewer tokens than the policy's floor. Between these, tokens go in
+proportion to information density, as in the content arm: a blank page falls to the floor. ``benchmarks/many_pages.py``
+compares this with equal shares.
+"""
+
+import math
+from collections.abc import Sequence
+
+from PIL import Image
+
+from stakes.calibration.arms import PATCH, content, density, patch_features
+from stakes.errors import UnreadableImage
+from stakes.gateway.proxy.decide import RequestPlan
+from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.images import MeasuredImage, unreadable
+from stakes.vision.image.decode import Picture
+from stakes.vision.image.resize import resample
+
+SEEN = 1024  # patches of 28 pixels that an image is reduced to, if it has more, before its content is measured
+
+
+def keep_cap(plan: RequestPlan, images: Sequence[MeasuredImage], cap: int) -> None:
+    """Replace the granted budgets of a request by shares of its cap, if they exceed that."""
+    shares = share_cap(images, plan.budgets, cap, plan.rules.policy.floor)
+    if sum(shares) < sum(plan.budgets):
+        plan.why = f"{plan.why}; {sum(plan.budgets)} tokens shared down to {cap}, the most for a request"
+    plan.budgets = shares
+
+
+def share_cap(images: Sequence[MeasuredImage], budgets: Sequence[int], cap: int, floor: int) -> Sequence[int]:
+    """The budgets, or where they exceed the cap, shares of it; images without bytes (sizes only) are taken as alike."""
+    if sum(budgets) <= cap:
+        return budgets
+    least = sum(min(floor, budget) for budget in budgets)
+    if least > cap:
+        what = f"{len(budgets)} images take {least} tokens at least, {floor} each at this policy's floor"
+        raise Refused(422, "request_over_cap", f"{what}, and a request may take {cap}; send fewer pages at a time")
+    known = all(image.data or image.page for image in images)
+    weights = [density(patch_features(_seen(image))) if known else 1.0 for image in images]
+    return content(weights, cap, native=budgets, floor=floor)
+
+
+def _seen(image: MeasuredImage) -> Image.Image:
+    """The image, reduced."""
+    scale = min(1.0, math.sqrt(SEEN * PATCH**2 / (image.width * image.height)))
+    size = max(1, round(scale * image.width)), max(1, round(scale * image.height))
+    if image.page is not None:
+        return image.page.renderer.draw(image.page, *size)
+    try:
+        return resample(Picture(image.data, max_pixels=image.width * image.height), *size)
+    except UnreadableImage:
+        raise unreadable() from None

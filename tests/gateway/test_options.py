@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from stakes.cli import app
 from stakes.commands import served_policy
+from stakes.commands.envoy import IN_ENVOY
 from stakes.commands.serve import serve as serve_command
 
 OPTIONS = {one.name: one for one in get_command(app).commands["serve"].params if one.name != "help"}  # type: ignore[attr-defined]
@@ -176,3 +177,8 @@ def test_misspelled_metadata_is_named_and_observing_lets_it_pass(upstream: Upstr
         reply = http.post(f"{front.base_url}/chat/completions", json=ask(), headers={"x-stakes-teir": "high"})
         assert reply.headers["x-stakes-outcome"] == "observed"
         assert front.metric("would_reject_total", reason="unknown_header") == 1
+
+
+def test_the_options_of_envoy_are_those_of_serve() -> None:
+    envoy: Any = get_command(app).commands["envoy"]  # type: ignore[attr-defined]
+    assert {*IN_ENVOY, "ledger", "pdf"} <= {one.name for one in envoy.params} <= {*OPTIONS, "help"}

@@ -18,8 +18,9 @@ from stakes.errors import BadInput
 from stakes.gateway.settings import Settings
 
 IN_ENVOY = frozenset({
-    "mode", "fail", "actuator", "min_pixels", "max_pixels", "encoding", "remote", "unread", "grounding", "no_bypass",
-    "burst", "watch", "max_body_mb", "max_images", "max_megapixels", "max_text_mb", "workers", "ledger", "ledger_loss",
+    "mode", "fail", "actuator", "min_pixels", "max_pixels", "image_max_tokens", "encoding", "remote", "unread", "pdf",
+    "max_request_tokens", "grounding", "no_bypass",
+    "burst", "max_body_mb", "max_images", "max_megapixels", "max_text_mb", "workers", "ledger", "ledger_loss",
     "ledger_unreachable",
 })  # fmt: skip
 """Options of ``serve`` that mean the same here; Envoy has its own for connections, keys and retries."""

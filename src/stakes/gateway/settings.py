@@ -84,7 +84,7 @@ class Settings(Section):
     )
     max_request_tokens: int | None = setting(
         None,
-        "Most tokens for all images of a request, shared over them by their content. Default: no cap.",
+        "Most tokens for all images of a request, shared over those that are not blank. Default: no cap.",
         Option(kind=int, least=1),
         gt=0,
     )

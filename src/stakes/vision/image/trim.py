@@ -109,8 +109,9 @@ def _scanner_border(dark: Cells) -> Cells:
         inward, found = np.rot90(dark, turns), np.rot90(border, turns)
         deepest = max(1, int(DEEPEST * len(inward)))
         depth = np.logical_and.accumulate(inward[: deepest + 1], axis=0).sum(axis=0)
-        depth[depth > deepest] = 0
-        if (depth > 0).mean() >= ALONG:
+        strip = (depth > 0) & (depth <= deepest)
+        if strip.mean() >= ALONG:
+            depth[depth > deepest] = depth[strip].max()  # a corner: the strip of the next edge begins
             found[: deepest + 2] |= np.arange(deepest + 2)[:, None] < np.where(depth > 0, depth + 2, 0)
     return border
 

@@ -126,7 +126,7 @@ def _enough(picture: Picture, width: int, height: int) -> tuple[int, int]:
 def _resized(picture: Picture, pixels: Image.Image, box: Box, width: int, height: int) -> Image.Image:
     target = (height, width) if picture.sideways else (width, height)
     if (box[2] - box[0], box[3] - box[1]) == target:
-        return picture.upright(pixels if box == (0, 0, *pixels.size) else pixels.crop(tuple(map(round, box))))
+        return picture.upright(pixels if box == (0, 0, *pixels.size) else pixels.crop(box))
     return picture.upright(pixels.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=GAP))
 
 

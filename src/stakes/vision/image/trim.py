@@ -63,17 +63,18 @@ def _grown(start: int, end: int, length: int) -> tuple[int, int]:
 
 def _ink(image: Image.Image, side: int) -> Cells | None:
     """The cells that hold ink; None where nothing can be trimmed safely."""
-    differs, light, paper = np.False_, np.False_, 255
+    differs: Cells = np.zeros((1, 1), dtype=np.bool_)
+    light, paper = differs, 255
     for channel in map(np.asarray, image.split()):
         background = _background(channel)
         least, most = _reduced(channel, side, np.minimum), _reduced(channel, side, np.maximum)
         differs = differs | (most > min(255, background + TOLERANCE)) | (least < max(0, background - TOLERANCE))
         light, paper = light | (most >= background // 2), min(paper, background)
-    ink: Cells = np.asarray(differs)
+    ink = differs
     if 1 - ink.mean() < LEAST_BACKGROUND:
         return None
     if paper > 128:
-        ink = ink & ~_scanner_border(~np.asarray(light))
+        ink = ink & ~_scanner_border(~light)
     if side > 1:
         ink = _without_specks(ink & ~_edge_dirt(ink))
     edges = sum(float(edge.mean()) for edge in (ink[0], ink[-1], ink[:, 0], ink[:, -1]))

@@ -58,9 +58,9 @@ LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
 # 23,300 after the refactoring, 12 % below version 0.1. The same additions take 4,850, receipts 1,550, the Messages
 # API 80, a client without a proxy and the decision as an endpoint 430, stable sizes and a mean of one's own 160,
 # limits of memory and small work first 120, menus 230, PDFs 390, a cap for many pages 55, upstreams 125,
-# the paper in one command 1,050, the cells that it left open 280, the shared ledger 700, several processes 450 and
-# Envoy 170.
-MOST_LINES_OF_CODE = 33_980
+# the paper in one command 1,050, the cells that it left open 280, the shared ledger 700, several processes 450,
+# Envoy 170 and trimming 125.
+MOST_LINES_OF_CODE = 34_105
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

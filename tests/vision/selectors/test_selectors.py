@@ -155,6 +155,17 @@ def test_cdpruner_is_greedy_map_of_the_question_conditioned_kernel(seed: int) ->
     assert CDPruner().rank(page, 8).tolist() == brute_force_map(kernel, 8)
 
 
+def test_cdpruner_goes_on_by_max_min_distance_where_the_rank_of_the_kernel_is_spent() -> None:
+    page = scene(60, 2, width=6)
+    order = CDPruner().rank(page, 60).tolist()
+    units = torch.nn.functional.normalize(page.features, dim=1)
+    distance = 1 - units @ units.T
+    for k in range(6, 60):
+        left = [i for i in range(60) if i not in order[:k]]
+        gaps = distance[left][:, order[:k]].min(1).values
+        assert float(distance[order[k], order[:k]].min()) == pytest.approx(float(gaps.max()), abs=2e-6)
+
+
 def test_cdpruner_needs_a_question() -> None:
     with pytest.raises(BadInput, match="question"):
         CDPruner().select(Scene(torch.randn(4, 3)), 2)

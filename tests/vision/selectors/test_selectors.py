@@ -39,10 +39,11 @@ def scene(native: int, seed: int, kind: str = "random", width: int = 12) -> Scen
 
 
 @pytest.mark.parametrize(
-    "name", [*BEFORE, "visionzip:merge=False", "cdpruner:relevance=negated", "redundancy:seed=nearest"]
+    "name",
+    [*BEFORE, "visionzip:merge=False", "cdpruner:relevance=negated", "redundancy:seed=nearest", "holov:strips=5"],
 )
 def test_every_selector_spends_exactly_its_budget_on_any_page(name: str) -> None:
-    """2,400 pages and budgets over eight settings: sorted, unique, exactly the budget, blank paper included."""
+    """300 pages and budgets for each setting: sorted, unique, exactly the budget, blank paper included."""
     generator = np.random.default_rng(7)
     selector: Any = make(name)
     for i in range(300):
@@ -85,7 +86,7 @@ def test_redundancy_takes_every_distinct_token_before_a_duplicate_and_then_the_l
     assert Redundancy().rank(Scene(features), 7).tolist() == [2, 0, 4, 5, 1, 3, 6]
 
 
-@pytest.mark.parametrize("name", ["redundancy", "random", "saliency", "cdpruner"])
+@pytest.mark.parametrize("name", ["redundancy", "random", "saliency", "cdpruner", "divprune", "fastervlm", "mmtok"])
 def test_choices_are_nested_over_budgets(name: str) -> None:
     selector: Any = make(name)
     page = scene(40, 1)
@@ -214,11 +215,11 @@ def test_names_and_options_are_checked() -> None:
 
 
 def test_only_selectors_inside_the_model_can_count_an_average_over_layers() -> None:
-    for name in ("fastv", "sparsevlm", "pyramiddrop"):
+    for name in ("fastv", "dart", "sparsevlm", "pyramiddrop"):
         assert make(f"{name}:count=layers") != make(name) == make(f"{name}:count=left")
         with pytest.raises(BadInput, match=f"^{name} counts .* count=layers, not 'mean'"):
             make(f"{name}:count=mean")
-    for name in set(SELECTORS) - {"fastv", "sparsevlm", "pyramiddrop"}:
+    for name in set(SELECTORS) - {"fastv", "dart", "sparsevlm", "pyramiddrop"}:
         with pytest.raises(BadInput, match=f"'{name}' drops before .* leave count=layers out, .* fastv:count=layers"):
             make(f"{name}:count=layers")
 

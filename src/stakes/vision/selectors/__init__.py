@@ -29,11 +29,18 @@ GROUP = "stakes.selectors"
 SELECTORS = MappingProxyType(
     {
         "redundancy": ("stakes.vision.selectors.redundancy", "Redundancy"),
+        "divprune": ("stakes.vision.selectors.divprune", "DivPrune"),
         "random": ("stakes.vision.selectors.random", "Random"),
         "saliency": ("stakes.vision.selectors.saliency", "Saliency"),
+        "fastervlm": ("stakes.vision.selectors.fastervlm", "FasterVLM"),
+        "vispruner": ("stakes.vision.selectors.vispruner", "VisPruner"),
+        "holov": ("stakes.vision.selectors.holov", "HoloV"),
+        "prumerge": ("stakes.vision.selectors.prumerge", "PruMerge"),
         "visionzip": ("stakes.vision.selectors.visionzip", "VisionZip"),
         "cdpruner": ("stakes.vision.selectors.cdpruner", "CDPruner"),
+        "mmtok": ("stakes.vision.selectors.mmtok", "MMTok"),
         "fastv": ("stakes.vision.selectors.fastv", "FastV"),
+        "dart": ("stakes.vision.selectors.dart", "DART"),
         "sparsevlm": ("stakes.vision.selectors.sparsevlm", "SparseVLM"),
         "pyramiddrop": ("stakes.vision.selectors.pyramiddrop", "PyramidDrop"),
     }

@@ -124,7 +124,7 @@ def test_prumerge_adds_the_neighbors_of_each_kept_token_and_one_token_for_the_re
     for i in order[:5]:
         near = sorted((j for j in range(50) if j != i), key=lambda j: -cosine[i][j])[:32]
         expected[i] = page.features[i] + sum(share[j] * page.features[j] for j in near)
-    expected[order[5]] = sum(share[j] * page.features[j] for j in range(50) if j not in order[:5])  # type: ignore[assignment]
+    expected[order[5]] = sum(share[j] * page.features[j] for j in range(50) if j not in order[:5])
     torch.testing.assert_close(selection.apply(page.features), torch.stack([expected[i] for i in sorted(expected)]))
     assert selector.select(page, 50).merge is None
     assert make("prumerge:merge=False").select(page, 6).merge is None  # type: ignore[arg-type]

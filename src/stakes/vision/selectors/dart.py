@@ -10,9 +10,9 @@ cosine to the pivot are kept, each pivot the same number, of those not yet kept:
 Positions stay as they were. Layers before K keep their full cache.
 
 Differences from the public code: the budget is met exactly, where the code rounds the number of each pivot down and
-adds the pivots on top; pivots come in sequence order, where the code walks a set in the order of its hash table; with fewer
-text tokens behind the image than ``text``, all of them are pivots; a budget of at most ``image`` keeps pivots alone;
-ties go to the lowest index. The drop happens once, at prefill.
+adds the pivots on top; pivots come in sequence order, where the code walks a set in the order of its hash table; with
+fewer text tokens behind the image than ``text``, all of them are pivots; a budget of at most ``image`` keeps pivots
+alone; ties go to the lowest index. The drop happens once, at prefill.
 """
 
 from dataclasses import dataclass

@@ -10,8 +10,8 @@ strips with the largest shares. ``strips=None`` takes P = (1024 / 576) N / B, as
 code for LLaVA takes 16.
 
 Differences from the public code: a strip that is allotted more tokens than it has passes the excess on to the strips
-with the largest shares that have room, where the code pads with zero vectors (Qwen: with the last token, again and
-again); what rounding leaves beyond one per strip is passed on alike; attention is the mean over heads and queries of
+with the largest shares that have room, where the code pads with zero vectors (in Qwen2.5-VL all at the
+position of the last token); what rounding leaves beyond one per strip is passed on alike; attention is the mean over heads and queries of
 one encoder block (the code for LLaVA reads CLS); ties go to the lowest index. With as many tokens as the budget all are
 kept. The selection at one budget is not part of that at a larger one.
 """
@@ -68,7 +68,8 @@ def _strip_score(features: Tensor, received: Tensor) -> Tensor:
     variety = (similarity - mean).square().sum(1) / (size - 1)
     attention = received * SCALE
     weight = VARIETY * attention.abs().mean() / (variety.abs().mean() + SMALL)
-    return (attention + weight * variety).mean()
+    score: Tensor = (attention + weight * variety).mean()
+    return score
 
 
 def _allot(shares: Tensor, sizes: list[int], budget: int) -> list[int]:

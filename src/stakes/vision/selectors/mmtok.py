@@ -4,12 +4,12 @@ With m question tokens and N visual tokens, both as unit vectors,
 
     P = softmax_j(z_i . x_j / 0.02) / m   [m, N],     Q = 0.5 softmax_j(x_i . x_j / 0.2) / N   [N, N]
 
-greedy maximum coverage of the rows of [P; Q]: the next token is the j with the largest
-sum_i max(0, C_ij - best_i), where best_i is the largest C_ij of the tokens chosen so far. Nested for one question.
+greedy maximum coverage of the rows of [P; Q]: the next token is the j with the largest sum_i max(0, C_ij - best_i),
+where best_i is the largest C_ij of the tokens chosen so far. Nested for one question.
 
 Differences from the public code: the page is compared with itself on the merged features, where the code for LLaVA
-takes those before the projector; the question is all its tokens, where the code for LLaVA keeps nouns and the code for Qwen
-puts "Question: " in front; ties go to the lowest index.
+takes those before the projector; the question is all its tokens, where the code for LLaVA leaves stop words out and the
+code for Qwen puts "Question: " in front; ties go to the lowest index.
 """
 
 from dataclasses import dataclass

@@ -1,15 +1,15 @@
 """VisPruner (Zhang et al., 2025) keeps the tokens with the most encoder attention and, of the rest, diverse ones.
 
 Of a budget B, floor(B * important) tokens are those with the highest attention received. Of the others, in falling
-order of attention, up to 8 are removed per round until B - floor(B * important) are left: every second one (1st, 3rd, …) is
-compared by cosine with those between them (2nd, 4th, …), and those with the most similar partner go. Then those that
-stay come first, the least similar last, and the others after them.
+order of attention, up to 8 are removed per round until B - floor(B * important) are left: every second one (1st, 3rd,
+…) is compared by cosine with those between them (2nd, 4th, …), and those with the most similar partner go. Then those
+that stay come first, the least similar last, and the others after them.
 
 ``important`` is the share of the budget for attention, 0.5 as in the public scripts; with 1 it is ``fastervlm``.
 
 Differences from the public code: attention is the mean over heads and queries where the code reads the row of CLS,
-which Qwen's encoder and SigLIP do not have; cosines are of the merged features, not of the encoder's own; ties go to the
-lowest index; an odd number of tokens can be compared and a round removes at most those that it compares, where the
+which Qwen's encoder and SigLIP do not have; cosines are of the merged features, not of the encoder's own; ties go to
+the lowest index; an odd number of tokens can be compared and a round removes at most those that it compares, where the
 code fails. The selection at one budget is not part of that at a larger one.
 """
 

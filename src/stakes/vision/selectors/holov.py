@@ -10,10 +10,10 @@ strips with the largest shares. ``strips=None`` takes P = (1024 / 576) N / B, as
 code for LLaVA takes 16.
 
 Differences from the public code: a strip that is allotted more tokens than it has passes the excess on to the strips
-with the largest shares that have room, where the code pads with zero vectors (in Qwen2.5-VL all at the
-position of the last token); what rounding leaves beyond one per strip is passed on alike; attention is the mean over heads and queries of
-one encoder block (the code for LLaVA reads CLS); ties go to the lowest index. With as many tokens as the budget all are
-kept. The selection at one budget is not part of that at a larger one.
+with the largest shares that have room, where the code pads with zero vectors (in Qwen2.5-VL all at the position of the
+last token); what rounding leaves beyond one per strip is passed on alike; attention is the mean over heads and queries
+of one encoder block (the code for LLaVA reads CLS); ties go to the lowest index. With as many tokens as the budget all
+are kept. The selection at one budget is not part of that at a larger one.
 """
 
 from dataclasses import dataclass

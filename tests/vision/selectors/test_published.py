@@ -60,27 +60,14 @@ def test_vispruner_keeps_attention_and_removes_duplicates_of_the_rest_in_rounds(
     assert chosen("vispruner:important=1", page, budget) == sorted(order[:budget]) == chosen("fastervlm", page, budget)
 
 
-def strip_score(cosine: list[list[float]], received: list[float], strip: list[int]) -> float:
-    if len(strip) == 1:
-        return received[strip[0]]
-    attention = [1000 * received[i] for i in strip]
-    variances = []
-    for i in strip:
-        row = [0.0 if i == j else cosine[i][j] for j in strip]
-        mean = sum(row) / (len(strip) - 1)
-        variances.append(sum((one - mean) ** 2 for one in row) / (len(strip) - 1))
-    weight = 0.09 * sum(attention) / (sum(variances) + 1e-6 * len(strip))
-    return sum(a + weight * v for a, v in zip(attention, variances, strict=True)) / len(strip)
-
-
 @pytest.mark.parametrize(("seed", "budget", "strips"), [(0, 10, 4), (1, 17, 7), (2, 30, 4), (3, 5, 40)])
 def test_holov_shares_the_budget_over_strips(seed: int, budget: int, strips: int) -> None:
     page = scene(40, seed)
     assert page.received is not None
-    received, cosine = page.received.tolist(), cosines(page.features)
+    received = page.received.tolist()
     sizes = [40 // strips + (number < 40 % strips) for number in range(strips)]
     cut = [list(range(sum(sizes[:p]), sum(sizes[: p + 1]))) for p in range(strips)]
-    scores = [strip_score(cosine, received, strip) for strip in cut]
+    scores = [sum(received[i] for i in strip) / len(strip) for strip in cut]
     kept = [math.floor(budget * score / sum(scores)) for score in scores]
     for strip in sorted(range(strips), key=lambda p: -scores[p])[: budget - sum(kept)]:
         kept[strip] += 1

@@ -22,6 +22,7 @@ from stakes.errors import BadInput
 from stakes.files import write_whole
 from stakes.models.identity import ModelName
 from stakes.signals import KeywordRule, Prompt, Signal, from_dict, to_dict
+from stakes.signals.named import PluginSignal
 from stakes.signals.prompt import text_of
 from stakes.signals.serialize import must_be_given
 from stakes.tiers import at_ratio, expected_costs, own_ratio
@@ -204,7 +205,9 @@ class Policy(BaseModel):
 
     @property
     def reads_otherwise(self) -> bool:
-        """Whether another signal than the policy's own reads tiers (``use``)."""
+        """Whether another signal than the policy's own reads tiers (``use``), or a plugin that has changed."""
+        if isinstance(self._reader, PluginSignal) and self.signal.get("kind") == "plugin":
+            return not self._reader.is_recorded_in(self.signal)
         return self._own_reader is not None and self._reader is not self._own_reader
 
     def use(self, signal: Signal) -> None:

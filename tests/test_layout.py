@@ -49,8 +49,9 @@ TORCH_FREE_MODULES = [
 # sites, clients and their accounts 8. The synthetic receipts, which were part of training, have 10, a client without a
 # proxy 2, the decision as an endpoint 1, the memory of sizes 1, the line of image work 1, the modes of images 1, menus
 # 1, PDFs 4, a cap for many pages 1, upstreams 1. The paper in one command takes 6: its samples, the
-# estimate, the results file and its check, the command, and the table of other models; its open cells take 4.
-MOST_FILES = 307
+# estimate, the results file and its check, the command, and the table of other models; its open cells take 4. The
+# list of families takes 1.
+MOST_FILES = 308
 MOST_LINES = 300
 MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}

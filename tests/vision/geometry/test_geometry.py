@@ -157,12 +157,20 @@ def test_uncontrollable_families_do_not_follow_size(name: str) -> None:
     assert len({count_tokens(name, 600 * k, 800 * k) for k in range(1, 8)}) == 1
 
 
-def test_an_unknown_family_names_the_nearest_and_all_others() -> None:
-    with pytest.raises(UnknownFamily, match="unknown family 'Qwen2.5VL'; did you mean 'qwen2.5-vl'\\?") as raised:
-        count_tokens("Qwen2.5VL", 100, 100)
-    assert all(name in str(raised.value) for name in families())
-    with pytest.raises(UnknownFamily, match="unknown family 'zzz'; known families"):
-        family("zzz")
+SPELLINGS = {"Qwen2.5VL": "qwen2.5-vl", "qwen_3_vl": "qwen3-vl", "pixtrl": "pixtral", "GPT4o": "gpt-4o"}
+OTHERS = "zzz qwen9-vl qwen2.6-vl gemma9 gemma4n internvl9 o9 gpt-9 llama minicpm-o intern pixtral2 claude-opus-9"
+
+
+@pytest.mark.parametrize(("typed", "meant"), [*SPELLINGS.items(), ("claued", "claude"), ("smollvlm", "smolvlm")])
+def test_an_unknown_family_names_the_same_in_another_spelling(typed: str, meant: str) -> None:
+    with pytest.raises(UnknownFamily, match=f"unknown family '{typed}'; did you mean '{meant}'\\?"):
+        count_tokens(typed, 100, 100)
+
+
+@pytest.mark.parametrize("typed", [*OTHERS.split(), ""])
+def test_an_unknown_family_is_never_taken_for_another_architecture(typed: str) -> None:
+    with pytest.raises(UnknownFamily, match=f"unknown family '{typed}'; stakes families lists"):
+        family(typed)
 
 
 @pytest.mark.parametrize("side", [0, -1, 1.5, 100.0, "100", None, True, 2**31])

@@ -8,9 +8,9 @@ follow a provider's billing guide; their section has its own date, because these
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -96,13 +96,36 @@ def families() -> Mapping[str, Family]:
 
 
 def family(name: str) -> Family:
-    """The family of that name; ``UnknownFamily`` names the closest one and lists all."""
+    """The family of that name; ``UnknownFamily`` names the same name in another spelling, if there is one."""
     known = families()
     if isinstance(name, str) and name in known:
         return known[name]
-    near = get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UnknownFamily(f"unknown family {name!r}; {hint}known families: {', '.join(known)}")
+    near = next((one for one in known if _same_but_for_spelling(str(name), one)), None)
+    hint = f"did you mean {near!r}?" if near else "stakes families lists the known ones"
+    raise UnknownFamily(f"unknown family {name!r}; {hint}")
+
+
+def _same_but_for_spelling(typed: str, known: str) -> bool:
+    """Whether only case, separators or one letter dropped, added or swapped differ; numbers must be equal.
+
+    Similar names are other architectures: qwen3.5-vl is not qwen2.5-vl, and gemma3 is not gemma3n.
+    """
+    ours, theirs = (re.findall(r"[a-z]+|\d+(?:\.\d+)*", name.lower()) for name in (typed, known))
+    if "".join(ours) == "".join(theirs):
+        return True
+    if len(ours) != len(theirs):
+        return False
+    different = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+    return len(different) == 1 and _one_slip(*sorted(different[0], key=len))
+
+
+def _one_slip(short: str, long: str) -> bool:
+    if len(short) < 4 or not (short + long).isalpha():
+        return False
+    if len(short) == len(long):
+        swapped = (long[:i] + long[i + 1] + long[i] + long[i + 2 :] for i in range(len(long) - 1))
+        return short in swapped
+    return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def families(
         {
             "family": name,
             "tokens": tokens_as_sent(name, width, height),
-            "set_by": "the image size" if one.controllable_by_resizing else one.engine_parameter,
+            "set_by": "the image size" if one.controllable_by_resizing else one.engine_parameter or "nothing",
             "hosted": one.hosted,
             "source": one.source,
             "version": one.version,

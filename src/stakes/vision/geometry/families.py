@@ -7,7 +7,6 @@ follow a provider's billing guide; their section has its own date, because these
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from stakes.errors import BadInput, UnknownFamily
-from stakes.vision.geometry.patches import BudgetPatches, EdgePatches, Gemma4, PaddedPatches
+from stakes.errors import UnknownFamily
+from stakes.vision.geometry.factor import Factor
+from stakes.vision.geometry.patches import BudgetPatches, EdgePatches, Fixed, Gemma4, NavitPatches, PaddedPatches
 from stakes.vision.geometry.tiles import AnyRes, AspectTiles, CropTiles, DetailTiles, SplitTiles
-
-MAX_ASPECT = 200  # of an image that a Qwen-VL processor accepts
+from stakes.vision.geometry.views import CanvasTiles, FitTiles, MaskedTiles, PageTiles, Slices, ThumbnailTiles
 
 
 class Formula(Protocol):
@@ -37,7 +36,8 @@ class Family:
     ``engine_parameter`` names what the engine or the API takes to spend fewer tokens on an image. It is the only way
     where ``controllable_by_resizing`` is false. ``factor``, ``min_pixels`` and ``max_pixels`` are set for factor
     families alone: their own resizing is the identity on sizes that are multiples of the factor within those areas.
-    ``version`` is the date on which the source was read.
+    ``version`` is the date on which the source was read. ``documented``: from a guide or other code, and not tested
+    against the family's own processor.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Family:
     source: str
     version: str
     hosted: bool = False
+    documented: bool = False
 
     @property
     def factor(self) -> int | None:
@@ -73,7 +74,8 @@ class Family:
         """Why resizing reaches no budget, and what does instead; None where resizing works."""
         if self.controllable_by_resizing:
             return None
-        return f"{self.name}: not controllable by resizing; use {self.engine_parameter}"
+        way = f"use {self.engine_parameter}" if self.engine_parameter else "every image takes the same, at any setting"
+        return f"{self.name}: not controllable by resizing; {way}"
 
 
 @cache
@@ -85,14 +87,22 @@ def families() -> Mapping[str, Family]:
         for name, entry in data[section]["families"].items():
             known[name] = Family(
                 name,
-                _FORMULAS[entry["formula"]](**entry["numbers"]),
+                _formula(entry["formula"], entry["numbers"]),
                 entry["resizing"],
                 entry["engine_parameter"],
                 entry["source"],
                 version=entry.get("date", data[section]["date"]),
                 hosted=section == "hosted",
+                documented=section == "hosted" or entry.get("basis") == "documentation",
             )
     return MappingProxyType(known)
+
+
+def _formula(kind: str, numbers: dict[str, Any]) -> Formula:
+    if "canvases" in numbers:  # a formula is hashable
+        numbers = {**numbers, "canvases": tuple(map(tuple, numbers["canvases"]))}
+    formula: Formula = _FORMULAS[kind](**numbers)
+    return formula
 
 
 def family(name: str) -> Family:
@@ -106,11 +116,12 @@ def family(name: str) -> Family:
 
 
 def _same_but_for_spelling(typed: str, known: str) -> bool:
-    """Whether only case, separators or one letter dropped, added or swapped differ; numbers must be equal.
+    """Whether only case, separators, "vl" or one letter dropped, added or swapped differ; numbers must be equal.
 
     Similar names are other architectures: qwen3.5-vl is not qwen2.5-vl, and gemma3 is not gemma3n.
     """
-    ours, theirs = (re.findall(r"[a-z]+|\d+(?:\.\d+)*", name.lower()) for name in (typed, known))
+    words = (re.findall(r"[a-z]+|\d+(?:\.\d+)*", name.lower()) for name in (typed, known))
+    ours, theirs = ([word for word in parts if word != "vl"] for parts in words)
     if "".join(ours) == "".join(theirs):
         return True
     if len(ours) != len(theirs):
@@ -128,82 +139,11 @@ def _one_slip(short: str, long: str) -> bool:
     return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
 
 
-@dataclass(frozen=True)
-class Factor:
-    """Qwen-VL: one token for each ``factor`` x ``factor`` square of pixels after ``smart_resize``.
-
-    tokens = hw / factor². The markers around the image do not count.
-    """
-
-    factor: int
-    min_pixels: int
-    max_pixels: int
-
-    def grid(self, width: int, height: int) -> tuple[int, int]:
-        """Columns and rows of tokens."""
-        w, h = smart_resize(width, height, self.factor, self.min_pixels, self.max_pixels)
-        return w // self.factor, h // self.factor
-
-    def tokens(self, width: int, height: int) -> int:
-        """Visual tokens of one image."""
-        columns, rows = self.grid(width, height)
-        return columns * rows
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """The same number of tokens for every image (Gemini 3 at one media resolution, Gemma 3 without pan-and-scan)."""
-
-    per_image: int
-
-    @property
-    def most_tokens(self) -> int:
-        """The most that any image takes."""
-        return self.per_image
-
-    def tokens(self, width: int, height: int) -> int:  # noqa: ARG002
-        """Billed tokens of one image."""
-        return self.per_image
-
-
-def smart_resize(
-    width: int, height: int, factor: int = 28, min_pixels: int = 56 * 56, max_pixels: int = 28 * 28 * 16384
-) -> tuple[int, int]:
-    """The (width, height) to which a Qwen-VL processor resizes an image; the identity on its own results.
-
-        h = round(H / f) f,  w = round(W / f) f
-        where hw > max_pixels:  b = sqrt(HW / max_pixels),  h = max(f, floor(H / b / f) f),  w likewise
-        where hw < min_pixels:  b = sqrt(min_pixels / HW),  h = ceil(H b / f) f,             w likewise
-
-        smart_resize(1654, 2339)              # (1652, 2352): 59 x 84 squares of 28 pixels, 4956 tokens
-
-    Follows ``smart_resize`` of transformers' qwen2_vl/image_processing_qwen2_vl.py. The floor leaves part of a budget
-    unspent. The two bounds are not always kept: a thin image may end above max_pixels, because no side goes below one
-    factor, and an image whose area lies under both bounds is enlarged to min_pixels even where that exceeds max_pixels.
-    """
-    aspect = max(width, height) / min(width, height)
-    if aspect > MAX_ASPECT:
-        raise BadInput(
-            f"an image of {width}x{height} has an aspect ratio of {aspect:.0f}, and Qwen-VL's processor refuses "
-            f"more than {MAX_ASPECT}; crop it"
-        )
-    # The operations keep the order of the original: another order rounds differently on some sizes.
-    columns, rows = round(width / factor), round(height / factor)
-    if columns * rows * factor**2 > max_pixels:
-        shrink = math.sqrt((height * width) / max_pixels)
-        columns = max(1, math.floor(width / shrink / factor))
-        rows = max(1, math.floor(height / shrink / factor))
-    elif columns * rows * factor**2 < min_pixels:
-        enlarge = math.sqrt(min_pixels / (height * width))
-        columns = math.ceil(width * enlarge / factor)
-        rows = math.ceil(height * enlarge / factor)
-    return columns * factor, rows * factor
-
-
 _FORMULAS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
         *(Factor, Fixed, AnyRes, AspectTiles, SplitTiles, DetailTiles, CropTiles),
-        *(EdgePatches, BudgetPatches, PaddedPatches, Gemma4),
+        *(EdgePatches, NavitPatches, BudgetPatches, PaddedPatches, Gemma4),
+        *(CanvasTiles, PageTiles, FitTiles, MaskedTiles, ThumbnailTiles, Slices),
     )
 }

@@ -25,6 +25,7 @@ def families(
             "tokens": tokens_as_sent(name, width, height),
             "set_by": "the image size" if one.controllable_by_resizing else one.engine_parameter or "nothing",
             "hosted": one.hosted,
+            "basis": "documentation" if one.documented else "processor",
             "source": one.source,
             "version": one.version,
         }
@@ -34,6 +35,7 @@ def families(
         print_json({"width": width, "height": height, "families": rows})
         return
     longest = max(len(row["family"]) for row in rows)
-    typer.echo(f"{'family':{longest}}  tokens of {width}x{height}, and what sets them")
+    typer.echo(f"{'family':{longest}}  tokens of {width}x{height}, and what sets them (* from documentation)")
     for row in rows:
-        typer.echo(f"{row['family']:{longest}}  {row['tokens']:>6}  {row['set_by']}")
+        mark = "*" if row["basis"] == "documentation" else " "
+        typer.echo(f"{row['family']:{longest}}  {row['tokens']:>6}{mark} {row['set_by']}")

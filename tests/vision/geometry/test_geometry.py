@@ -79,9 +79,20 @@ def test_a_page_takes_the_tokens_computed_from_the_sources(name: str, tokens: in
         ("gemini", 1400, 700, 2064),
         ("gemini", 3000, 3000, 4128),
         ("gemini-3", 385, 100, 1120),
+        ("gpt-5-mini", 1024, 1024, 1659),
+        ("gpt-5.5", 3000, 3000, 2500),
+        ("deepseek-ocr", 640, 640, 273),  # 16 rows of 17, and a separator
+        ("deepseek-ocr", 1024, 1448, 903),  # and 2 x 3 tiles: 30 rows of 21
+        ("deepseek-vl2", 384, 384, 421),  # 14 rows of 15 twice, and a separator
+        ("deepseek-vl2", 1654, 2339, 2017),  # 3 x 3 tiles: 42 rows of 43
+        ("kimi-vl", 100, 57, 12),  # padded to 112 x 84
+        ("kimi-vl", 1654, 2339, 1053),  # 4,096 patches before padding
+        ("minicpm-v-2.6", 448, 448, 64),
+        ("minicpm-v-2.6", 1344, 1344, 660),  # ten views of 64, two markers around nine of them, two breaks
+        ("llava-onevision-1.5", 1654, 2339, 4956),
     ],
 )
-def test_hosted_families_follow_their_guides(name: str, width: int, height: int, tokens: int) -> None:
+def test_documented_families_follow_their_guides(name: str, width: int, height: int, tokens: int) -> None:
     assert count_tokens(name, width, height) == tokens
 
 
@@ -98,6 +109,13 @@ def test_claude_gets_the_largest_image_that_fits(width: int, height: int) -> Non
 def test_claude_rejects_what_its_service_rejects() -> None:
     with pytest.raises(BadInput, match="8001x10 .* above 8000 pixels"):
         count_tokens("claude", 8001, 10)
+
+
+def test_families_from_documentation_are_marked_in_the_data() -> None:
+    named = {"llava-onevision-1.5", "kimi-vl", "deepseek-vl2", "deepseek-ocr", "minicpm-v-2.6"}
+    local = {name for name, one in families().items() if one.documented and not one.hosted}
+    assert local == named | {"gemma4-llama.cpp", "gemma4-llama.cpp-1120"}
+    assert all(one.documented for one in families().values() if one.hosted)
 
 
 def test_families_are_dated_data() -> None:

@@ -19,7 +19,7 @@ class CanvasTiles(AnyRes):
 
         tokens = side (side + 1) + 1 + side rows (side columns + 1)
 
-    From deepseek_vl2/models/processing_deepseek_vl_v2.py of its authors; the padding is not cut off.
+    Follows vLLM's model_executor/models/deepseek_vl2.py; the padding is not cut off.
     """
 
     def tokens_on(self, canvas: tuple[int, int], width: int, height: int) -> int:  # noqa: ARG002

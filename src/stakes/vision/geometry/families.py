@@ -4,16 +4,23 @@ The entries are data, in families.json. Local families carry the numbers of a pu
 follow a provider's billing guide; their section has its own date, because these rules change without notice.
 
     family("internvl").refusal     # 'internvl: not controllable by resizing; use max_dynamic_patch …'
+
+A family that is not in the data is described by its numbers, wherever a name may stand:
+
+    family("patch=14,merge=2,min_pixels=3136,max_pixels=1003520")      # Qwen-VL's rule
+    family("tile=448,tiles=6,per_tile=256")                            # InternVL's
+    family("per_image=729")                                            # the same for every image
+    family("like=lfm2-vl,most=4")                                      # a known family with other numbers
 """
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from stakes.errors import UnknownFamily
 from stakes.vision.geometry.factor import Factor
@@ -110,9 +117,76 @@ def family(name: str) -> Family:
     known = families()
     if isinstance(name, str) and name in known:
         return known[name]
+    if isinstance(name, str) and "=" in name:
+        return _described(name)
     near = next((one for one in known if _same_but_for_spelling(str(name), one)), None)
-    hint = f"did you mean {near!r}?" if near else "stakes families lists the known ones"
+    hint = f"did you mean {near!r}?" if near else f"stakes families lists the known ones, or describe it as {_EXAMPLE}"
     raise UnknownFamily(f"unknown family {name!r}; {hint}")
+
+
+_EXAMPLE = '"patch=14,merge=2,min_pixels=3136,max_pixels=12845056"'
+# The keys of a description, the formula that they stand for, and whether resizing sets its tokens and what else does.
+_DESCRIPTIONS: dict[frozenset[str], tuple[str, bool, str | None]] = {
+    frozenset({"patch", "merge", "min_pixels", "max_pixels"}): ("Factor", True, "max_pixels"),
+    frozenset({"tile", "tiles", "per_tile"}): ("AspectTiles", False, "max_dynamic_patch (transformers: max_patches)"),
+    frozenset({"per_image"}): ("Fixed", False, None),
+}
+
+
+@lru_cache(maxsize=256)
+def _described(text: str) -> Family:
+    """The family of a description such as ``patch=14,merge=2,…``; its name is the description in one spelling."""
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not (key and equals and value) or key in given:
+            raise UnknownFamily(f"family {text!r}: {part!r} must be a key and its value, once each, as in {_EXAMPLE}")
+        given[key] = value
+    if "like" in given:
+        return _alike(text, given)
+    keys = next((keys for keys in _DESCRIPTIONS if set(given) == keys), None)
+    if keys is None:
+        kinds = "; or ".join(", ".join(sorted(keys)) for keys in _DESCRIPTIONS)
+        raise UnknownFamily(
+            f"family {text!r} has the keys {', '.join(given)}; give {kinds}; or like=NAME and its numbers"
+        )
+    numbers = {key: _number(text, key, given[key]) for key in sorted(keys)}
+    kind, resizing, parameter = _DESCRIPTIONS[keys]
+    name = ",".join(f"{key}={value}" for key, value in numbers.items())
+    if kind == "Factor":
+        numbers["factor"] = numbers.pop("patch") * numbers.pop("merge")
+        if numbers["max_pixels"] < max(numbers["min_pixels"], numbers["factor"] ** 2):
+            raise UnknownFamily(
+                f"family {text!r}: max_pixels is below min_pixels or below one token's square of pixels"
+            )
+    if kind == "AspectTiles":
+        numbers["most"] = numbers.pop("tiles")
+    return Family(
+        name, _formula(kind, numbers), resizing, parameter, "described by its numbers", "own", documented=True
+    )
+
+
+def _alike(text: str, given: dict[str, str]) -> Family:
+    """A known family with other numbers."""
+    known = family(given.pop("like"))
+    own = {field.name: getattr(known.formula, field.name) for field in fields(cast(Any, known.formula))}
+    settable = {key: value for key, value in own.items() if isinstance(value, int | float)}
+    if not given or set(given) - set(settable):
+        raise UnknownFamily(f"family {text!r}: {known.name} has the numbers {', '.join(settable)}; give some of them")
+    numbers = {key: _number(text, key, given[key], type(settable[key])) for key in sorted(given)}
+    name = ",".join([f"like={known.name}", *(f"{key}={value}" for key, value in numbers.items())])
+    formula = cast(Formula, replace(cast(Any, known.formula), **numbers))
+    return replace(known, name=name, formula=formula, source=f"{known.source}; with other numbers", documented=True)
+
+
+def _number(text: str, key: str, value: str, kind: type = int) -> Any:
+    try:
+        number = kind(value)
+    except ValueError:
+        number = 0
+    if not 0 < number < 2**40:
+        raise UnknownFamily(f"family {text!r}: {key} must be a positive number, {kind.__name__}, not {value!r}")
+    return number
 
 
 def _same_but_for_spelling(typed: str, known: str) -> bool:

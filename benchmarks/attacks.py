@@ -3,9 +3,9 @@
     python benchmarks/attacks.py                               # make test-attacks; exits with 1 where a limit is broken
     python benchmarks/attacks.py --only "pixels within the limits"
 
-``stakes serve --fail open`` runs in a process of its own before a stub that answers at once. Each attack lasts
-``--seconds``. Beside it an honest client sends a page twice a second, and another asks for ``/healthz`` fifty times a
-second; the longest answer of the latter is the stall, and includes what the machine itself makes it wait. Limits:
+``stakes serve --fail open --pdf render`` runs in a process of its own before a stub that answers at once. Each attack
+lasts ``--seconds``. Beside it an honest client sends a page twice a second, and another asks for ``/healthz`` fifty
+times a second; the longest answer of the latter is the stall, and includes what the machine makes it wait. Limits:
 
     an honest page is answered within 5 s, always; no stall over 250 ms; resident memory under 1 GB
 """
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -35,6 +36,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.gateway import free_port
 from benchmarks.soak import STUB, policy
+from tests.gateway.pdfs import written
 
 HONEST_S, STALL_MS, MEMORY_MB = 5.0, 250, 1000
 PATH, JSON = "/v1/chat/completions", {"content-type": "application/json"}
@@ -52,6 +54,22 @@ def asking(urls: list[str], question: str = "What is the total?") -> bytes:
     """A chat completion with these images."""
     parts = [{"type": "image_url", "image_url": {"url": one}} for one in urls]
     content = [*parts, {"type": "text", "text": question}]
+    return json.dumps({"model": "stub", "messages": [{"role": "user", "content": content}]}).encode()
+
+
+def slow_pdf() -> bytes:
+    """A chat completion with a PDF of 10 KB that takes half a minute to draw: lines across the page, 100,000 times."""
+    lines = zlib.compress(b"0 0 m 600 800 l 0 800 l 600 0 l S\n" * 100_000)
+    pdf = written(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R>>",
+            b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(lines), lines),
+        ]
+    )
+    data = "data:application/pdf;base64," + base64.b64encode(pdf).decode()
+    content = [{"type": "file", "file": {"filename": "a.pdf", "file_data": data}}, {"type": "text", "text": "Total?"}]
     return json.dumps({"model": "stub", "messages": [{"role": "user", "content": content}]}).encode()
 
 
@@ -125,6 +143,7 @@ def attacks() -> dict[str, Callable[[Target], Awaitable[None]]]:
         "large PNGs with alpha": lambda t: t.flood(asking([alpha] * 4), 8),
         "TIFFs of floats": lambda t: t.flood(asking([deep] * 4), 8),
         "progressive JPEGs": lambda t: t.flood(asking([scans] * 2), 16),
+        "PDFs that take long to draw": lambda t: t.flood(slow_pdf(), 16),
         "nested arrays in gzip": lambda t: t.flood(arrays, 4, ZIPPED),
         "many objects in gzip": lambda t: t.flood(objects, 4, ZIPPED),
         "a question of 60 MB in gzip": lambda t: t.flood(question, 4, ZIPPED),
@@ -143,7 +162,7 @@ class Gateway:
         (folder / "policy.json").write_text(policy(192, 64))
         self._stub = subprocess.Popen([sys.executable, str(STUB), "--port", str(stub)])
         serve = ["serve", "--policy", str(folder / "policy.json"), "--upstream", f"http://127.0.0.1:{stub}/v1"]
-        more = ["--port", str(self.port), "--no-probe", "--fail", "open"]
+        more = ["--port", str(self.port), "--no-probe", "--fail", "open", "--pdf", "render"]
         with (folder / "gateway.log").open("wb") as log:
             command = [sys.executable, "-m", "stakes", *serve, *more]
             self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)

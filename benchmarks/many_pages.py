@@ -6,11 +6,12 @@
 field that is asked for, or are blank. Every way may spend the cap on a document and no more:
 
     equal     the same budget for each page, within its native tokens
-    content   budgets in proportion to ``density(patch_features)`` of each page, as ``--max-request-tokens`` shares
+    content   budgets in proportion to ``density(patch_features)`` of each page
     two-pass  half of the cap evenly; then the rest on the page whose answer is surest
 
 The embedded reader reads one image at a time, so each page is asked, and the answer with the highest confidence counts.
-A model that reads all pages in one context compares them in another way; this measures budgets, not such models.
+A model that reads all pages in one context compares them in another way; this measures budgets, not such models. It
+takes 5 minutes of one CPU at a cap of 1024, and 13 at 4096.
 """
 
 from __future__ import annotations

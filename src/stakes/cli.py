@@ -15,6 +15,7 @@ from stakes.commands import data, signal
 from stakes.commands.calibrate import calibrate
 from stakes.commands.demo import demo
 from stakes.commands.doctor import doctor
+from stakes.commands.envoy import envoy
 from stakes.commands.evaluate import evaluate
 from stakes.commands.explain import explain
 from stakes.commands.families import families
@@ -43,6 +44,7 @@ app.add_typer(signal.app, name="signal")
 app.command()(calibrate)
 app.command()(evaluate)
 app.command()(serve)
+app.command()(envoy)
 app.command()(report)
 app.command()(demo)
 app.command()(doctor)

@@ -146,7 +146,8 @@ def test_memory_does_not_grow_with_traffic() -> None:
     for _ in range(200):
         spend(controller, "high")
     assert not controller._outstanding
-    assert len(controller._weights) == len(controller._seen) == len(controller._credit) == 2
+    traffic = controller._traffic
+    assert len(traffic.weights) == len(traffic.seen) == len(traffic.unsent) == len(controller._credit) == 2
 
 
 def test_wrong_use_is_refused_and_changes_nothing() -> None:

@@ -17,7 +17,7 @@ from tests.gateway.upstream import Seen, Upstream, Wire, honest, serving
 
 from stakes import cli
 from stakes.commands import doctor
-from stakes.commands.doctor import Package, version_numbers
+from stakes.commands.installed import Package, installed, version, version_numbers
 from stakes.models import embedded as reader
 
 SMALL = {"prompt_tokens": 50, "completion_tokens": 1, "total_tokens": 51}
@@ -220,11 +220,11 @@ def test_an_absent_extra_is_no_problem_and_an_old_one_is(monkeypatch: pytest.Mon
 
 
 def test_the_projects_own_metadata_is_read() -> None:
-    found = {(one.extra, one.name): one for one in doctor.installed()}
+    found = {(one.extra, one.name): one for one in installed()}
     assert found["", "numpy"].good
     assert found["gateway", "starlette"].least == "0.45"
     assert found["ray", "ray"].name == "ray"  # ray[data]
-    assert doctor.version("no-such-package") is None
+    assert version("no-such-package") is None
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=4), st.lists(st.integers(0, 99), min_size=1, max_size=4))
@@ -233,3 +233,11 @@ def test_versions_compare_as_numbers(one: list[int], other: list[int]) -> None:
     padded = [parts + [0] * (longest - len(parts)) for parts in (one, other)]
     texts = [".".join(map(str, parts)) for parts in (one, other)]
     assert (version_numbers(texts[0]) < version_numbers(texts[1] + "+cpu")) == (padded[0] < padded[1])
+
+
+def test_a_ledger_is_checked() -> None:
+    status, checks = _checks("--ledger", "redis://127.0.0.1:1/0")
+    assert status == 1
+    assert checks["ledger"]["found"] == "redis://127.0.0.1:1/0?ledger=ledger does not answer (ConnectionError)"
+    assert _checks("--ledger", "http://x")[1]["ledger"]["state"] == "bad"
+    assert _checks("--ledger", "ledger.json")[1]["ledger"]["state"] == "good"

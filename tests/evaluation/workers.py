@@ -51,3 +51,20 @@ class Picky(Oracle):
 def gone() -> Oracle:
     """A model that is not on the worker's machine."""
     raise BadInput("no model at './gone': it is not a folder")
+
+
+@dataclass
+class Slow(Oracle):
+    """Takes its time, and writes down on which node it answers."""
+
+    diary: str = ""
+
+    def _answer(self, request: Request) -> Answer:
+        import time
+
+        import ray
+
+        with Path(self.diary).open("a") as file:
+            file.write(f"{ray.get_runtime_context().get_node_id()}\n")
+        time.sleep(0.1)
+        return super()._answer(request)

@@ -236,13 +236,18 @@ def test_signals_spend_one_total_and_budgets_follow_what_was_read(
 
 
 def test_four_groups_differ_in_cost_only_and_share_one_total(study: Study) -> None:
-    halves = tiers.groups(study.questions("forms"))
+    samples = study.questions("forms")
+    halves = tiers.groups(samples)
     assert not {sample.document for sample in halves[0]} & {sample.document for sample in halves[1]}
-    for half in halves:
+    for half in (*halves, *tiers.groups(samples[:-1])):  # one of the last groups would be short, so a turn is left out
         sizes = Counter((sample.tier, sample.label) for sample in half)
         assert all(sizes[group, label] == sizes["first", label] for group in tiers.COSTS for label in ("high", "low"))
     rows = {row[1]: row for row in experiment("tiers").table(study).rows}
     assert {row[-1] for row in rows.values()} == {304 * sum(map(len, halves))}
+    answered = study.answers("forms", samples, [[budget] * len(samples) for budget in PAPER_GRID])
+    chosen = [tiers.choose(tiers.error_curve(half, answered), 4) for half in halves[::-1]]
+    assert len(set(chosen)) == 2
+    assert rows["four tiers"][2] == "; ".join(", ".join(map(str, one)) for one in chosen), "by the other half's curve"
     assert _number(rows["four tiers"][7]) < _number(rows["uniform"][7]) < _number(rows["four tiers, reversed"][7])
     with pytest.raises(BadInput, match="four questions of a tier on each; raise --per-tier"):
         tiers.groups(study.questions("forms")[:3])

@@ -1,4 +1,4 @@
-"""``stakes serve`` as a separate process."""
+"""``stakes serve``, or another command that serves, as a separate process."""
 
 import json
 import subprocess
@@ -10,12 +10,13 @@ from pathlib import Path
 
 
 @contextmanager
-def process(*options: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, object]]]:
+def process(*options: str, command: str = "serve") -> Iterator[tuple["subprocess.Popen[str]", dict[str, object]]]:
     """(the process, the JSON that it printed first); the log is a file, because an unread pipe would block it."""
-    command = [sys.executable, "-m", "stakes", "serve", "--port", "0", "--json", "--no-probe", *options]
+    own = ["--no-probe"] if command == "serve" else []
+    words = [sys.executable, "-m", "stakes", command, "--port", "0", "--json", *own, *options]
     with (
         tempfile.NamedTemporaryFile() as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as running,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True) as running,
     ):
         running.stderr = open(log.name, encoding="utf-8")  # noqa: SIM115 - closed with the process
         try:

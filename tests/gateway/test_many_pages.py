@@ -1,11 +1,11 @@
-"""One request with many pages takes no more than its cap, shared by content, and its headers list each page."""
+"""One request with many pages takes no more than its cap, shared where there is content; headers list each page."""
 
 from typing import Any
 
 import httpx
 import pytest
 from openai import OpenAI
-from PIL import Image
+from PIL import Image, ImageDraw
 from tests.gateway.gateways import HIGH, LOW, encoded, gateway, image_part, page, policy, url_of
 from tests.gateway.pdfs import text_pdf, written
 from tests.gateway.test_pdf import asked, file_part
@@ -14,7 +14,7 @@ from tests.gateway.upstream import Upstream, image_sizes
 import stakes
 from stakes.gateway.pages import share_cap
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.images import measure_size
+from stakes.gateway.proxy.images import measure_bytes, measure_size
 from stakes.gateway.settings import Limits
 
 FLOOR = 16  # of the policy
@@ -46,11 +46,11 @@ def test_thirty_pages_take_the_cap_and_each_is_listed(upstream: Upstream, http: 
         assert front.metric("usage_checks_total", result="agreed") == 1
 
 
-def test_pages_with_more_on_them_get_more_and_blank_ones_the_floor(upstream: Upstream, http: httpx.Client) -> None:
+def test_blank_pages_get_the_floor_and_the_others_equal_shares(upstream: Upstream, http: httpx.Client) -> None:
     with gateway(upstream.url, policy(burst=40 * HIGH), max_request_tokens=1000) as front:
         budgets = numbers(http.post(f"{front.base_url}/chat/completions", json=asked(*parts(PAGES))), "budget")
     assert budgets[1::2] == [FLOOR] * 6
-    assert min(budgets[::2]) >= (1000 - 6 * FLOOR) // 6
+    assert set(budgets[::2]) <= {(1000 - 6 * FLOOR) // 6, (1000 - 6 * FLOOR) // 6 + 1}
     assert sum(budgets) == 1000
 
 
@@ -119,3 +119,10 @@ def test_a_damaged_page_beyond_the_cap_is_refused_as_any_other(upstream: Upstrea
         reply = http.post(f"{front.base_url}/chat/completions", json=asked(file_part(empty)))
         assert reply.json()["error"]["code"] == "unreadable_pdf"
         assert front.state()["images_outstanding"] == 0
+
+
+def test_a_page_number_alone_is_content() -> None:
+    numbered = PAGES[1].copy()
+    ImageDraw.Draw(numbered).text((290, 770), "7", fill="black")
+    images = [measure_bytes(encoded(one), "qwen2.5-vl", Limits()) for one in (PAGES[1], numbered)]
+    assert list(share_cap(images, [HIGH, HIGH], 200, FLOOR)) == [FLOOR, 200 - FLOOR]

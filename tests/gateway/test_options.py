@@ -1,5 +1,6 @@
 """Every option of ``serve`` can come from the environment and a file; misspelled names are reported."""
 
+import sys
 from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
@@ -13,10 +14,12 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from stakes.cli import app
-from stakes.commands import serve as command
+from stakes.commands import served_policy
+from stakes.commands.envoy import IN_ENVOY
+from stakes.commands.serve import serve as serve_command
 
 OPTIONS = {one.name: one for one in get_command(app).commands["serve"].params if one.name != "help"}  # type: ignore[attr-defined]
-KINDS = {name: one.annotation for name, one in signature(command.serve).parameters.items()}
+KINDS = {name: one.annotation for name, one in signature(serve_command).parameters.items()}
 BUDGETS = ["--budget", "high=256", "--budget", "low=64"]
 
 
@@ -32,8 +35,8 @@ def values(monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, Any]:
         got["upstream"] = upstream
         raise SystemExit(0)
 
-    monkeypatch.setattr(command, "read_policy", stop)
-    monkeypatch.setattr(command, "_upstream", keep)
+    monkeypatch.setattr(served_policy, "read_policy", stop)
+    monkeypatch.setattr(sys.modules["stakes.commands.serve"], "_upstream", keep)
     result = CliRunner().invoke(app, ["serve", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return got
@@ -174,3 +177,8 @@ def test_misspelled_metadata_is_named_and_observing_lets_it_pass(upstream: Upstr
         reply = http.post(f"{front.base_url}/chat/completions", json=ask(), headers={"x-stakes-teir": "high"})
         assert reply.headers["x-stakes-outcome"] == "observed"
         assert front.metric("would_reject_total", reason="unknown_header") == 1
+
+
+def test_the_options_of_envoy_are_those_of_serve() -> None:
+    envoy: Any = get_command(app).commands["envoy"]  # type: ignore[attr-defined]
+    assert {*IN_ENVOY, "ledger", "pdf"} <= {one.name for one in envoy.params} <= {*OPTIONS, "help"}

@@ -122,6 +122,18 @@ def test_large_work_is_bounded_over_all_requests_and_pages_are_not() -> None:
     in_loop(scenario)
 
 
+@pytest.mark.parametrize(("size", "passable"), [(SMALL, True), (LARGE, False)])
+def test_only_small_work_that_takes_too_long_may_fail_open(size: int, passable: bool) -> None:
+    async def scenario() -> None:
+        line = Line(workers=1, fit_s=0.05)
+        with pytest.raises(Refused) as refused:
+            await line.ask("slow", size)
+        assert (refused.value.code, refused.value.passable) == ("fit_timeout", passable)
+        line.go()
+
+    in_loop(scenario)
+
+
 def test_a_client_that_leaves_gives_its_place_back() -> None:
     async def scenario() -> None:
         line = Line(workers=1, waiting=2)

@@ -19,9 +19,10 @@ from tests.gateway.messages import image_block
 from tests.gateway.upstream import Seen, Upstream, Wire, honest, image_sizes
 
 import stakes
-from stakes.budgets.allowance import MemoryLedger
 from stakes.errors import BadInput
-from stakes.gateway.ledger.file import FileLedger
+from stakes.gateway.accounts import LocalLedger
+from stakes.gateway.ledger.file import FileStore
+from stakes.gateway.ledger.shared import SharedLedger
 from stakes.signals import RequestSignal, to_dict
 
 
@@ -141,7 +142,7 @@ def test_only_what_may_have_been_read_is_booked(upstream: Upstream) -> None:
 def test_a_ledger_is_shared_and_a_changed_policy_is_read_again(upstream: Upstream, tmp_path: Path) -> None:
     path, ledger = tmp_path / "policy.json", tmp_path / "ledger.json"
     policy(burst=2560).save(path)
-    with stakes.wrap(client(upstream), path, ledger=FileLedger(ledger, 2560), watch_s=0.0) as one:
+    with stakes.wrap(client(upstream), path, ledger=SharedLedger(FileStore(ledger), 2560).common, watch_s=0.0) as one:
         one.chat.completions.create(**ask())
         policy(fingerprint="0ther", tiers={"high": {"cost": 5, "budget": 128}, "low": {"cost": 1, "budget": 64}}).save(
             path
@@ -149,10 +150,9 @@ def test_a_ledger_is_shared_and_a_changed_policy_is_read_again(upstream: Upstrea
         answer: Any = one.chat.completions.create(**ask())
         assert (answer.stakes.policy, answer.stakes.budgets) == ("0ther", (128,))
         spent = one.stakes.state()["tokens_spent"]  # type: ignore[attr-defined]
-    assert FileLedger(ledger, 2560).credit == 2560 + 2 * HIGH - spent  # closing returned what was in hand
-    with stakes.wrap(client(upstream), path, ledger=ledger, burst=2560) as one:
+    with stakes.wrap(client(upstream), path, ledger=ledger, burst=2560) as one:  # closing returned what was in hand
         assert one.stakes.state()["allowance"] == 2560 + 2 * HIGH - spent  # type: ignore[attr-defined]
-    with stakes.wrap(client(upstream), policy(), ledger=MemoryLedger(0)) as one:
+    with stakes.wrap(client(upstream), policy(), ledger=LocalLedger(0)) as one:
         assert one.stakes.state()["burst"] == 0  # type: ignore[attr-defined]
 
 

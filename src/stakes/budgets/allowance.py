@@ -20,11 +20,11 @@ from typing import Protocol
 
 from stakes.errors import BadInput, LedgerBreach
 
-PARTS = 8  # a withdrawal is this part of the burst, and what a killed process loses is at most three of them
+MEMORY = 2000  # images: shorter follows chance, longer spends a high-cost phase's budgets on what came before it
 
 
 class Ledger(Protocol):
-    """The credit that processes draw on: ``burst`` tokens at first. Its methods may wait for a disk or a network."""
+    """The credit that processes draw on: ``burst`` tokens at first. No method waits for a disk or a network."""
 
     @property
     def burst(self) -> int:
@@ -45,6 +45,10 @@ class Ledger(Protocol):
 
     def deposit(self, tokens: int) -> None:
         """Put tokens back that were withdrawn or saved and are not needed."""
+        ...
+
+    def follow(self, traffic: "Traffic") -> None:
+        """Share these statistics with the other processes, if there are any."""
         ...
 
 
@@ -72,6 +76,45 @@ class MemoryLedger:
         """Put tokens back."""
         with self._lock:
             self._deposited += tokens
+
+    def follow(self, traffic: "Traffic") -> None:
+        """There is no other process."""
+
+
+class Traffic:
+    """What the images of one stream are like: weights of the tiers, and tokens taken of those planned.
+
+    Both are exponentially forgotten over MEMORY images. ``unsent``: what other processes do not know of yet. Hold
+    ``lock`` around every call.
+    """
+
+    def __init__(self, lock: Lock, tiers: Sequence[str], weights: Sequence[float], tokens: float) -> None:
+        self.lock, self.tiers, self.weights = lock, tuple(tiers), list(weights)
+        self.planned = self.taken = tokens  # over settled grants
+        self.seen = [0] * len(tiers)  # not yet in the weights
+        self.unsent = [0] * len(tiers)
+        self.unsent_settled: tuple[int, float, int] = (0, 0, 0)  # images, tokens planned, tokens taken
+
+    def see(self, tier: int, images: int) -> None:
+        """Images of a tier arrived."""
+        self.seen[tier] += images
+        self.unsent[tier] += images
+
+    def update(self) -> list[float]:
+        """Bring the weights up to date; the shares of the tiers."""
+        decay = (1 - 1 / MEMORY) ** sum(self.seen)
+        self.weights = [weight * decay + seen for weight, seen in zip(self.weights, self.seen, strict=True)]
+        self.seen = [0] * len(self.seen)
+        whole = sum(self.weights)
+        return [weight / whole for weight in self.weights]
+
+    def settle(self, images: int, planned: float, taken: int) -> None:
+        """Images were settled: what their tiers give, whatever the native sizes, and what they took."""
+        decay = (1 - 1 / MEMORY) ** images
+        self.planned = self.planned * decay + planned
+        self.taken = self.taken * decay + taken
+        before = self.unsent_settled
+        self.unsent_settled = before[0] + images, before[1] + planned, before[2] + taken
 
 
 class Allowance:
@@ -105,19 +148,18 @@ class Allowance:
         return self.in_hand + self.ledger.credit
 
     def rebalance(self, wanted: int) -> None:
-        """Withdraw so that ``wanted`` tokens are in hand, or deposit what is far beyond. It may wait for the ledger.
+        """Withdraw or deposit so that ``wanted`` tokens are in hand, or as many as there are.
 
         What is deposited leaves this process first, and what is withdrawn enters it last: nothing is counted twice.
         """
-        part = max(1, self.burst // PARTS)
         with self.lock:
-            lacking, over = wanted - self.in_hand, self.in_hand - max(wanted, part) - 2 * part
+            over = self.in_hand - max(0, wanted)
             if over > 0:
                 self._withdrawn -= over
         if over > 0:
             self.ledger.deposit(over)
-        elif lacking > 0:
-            taken = self.ledger.withdraw(max(lacking, part))
+        elif over < 0:
+            taken = self.ledger.withdraw(-over)
             with self.lock:
                 self._withdrawn += taken
 

@@ -29,12 +29,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger
+from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger, Traffic
 from stakes.budgets.controller_path import BudgetPath
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 
-MEMORY = 2000  # images: shorter follows chance, longer spends a high-cost phase's budgets on what came before it
 HORIZON = 4000  # images over which savings are drawn down: longer leaves them unspent, shorter forgets late high tiers
 STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
 PRIOR = 200  # images that the calibration's mix counts for
@@ -85,12 +84,12 @@ class Controller:
         self._mean = policy.mean_budget
         self._index = {tier: index for index, tier in enumerate(self._path.tiers)}
         counts = [1 if plan.curve is None else max(plan.curve.counts) for plan in policy.tiers.values()]
-        self._weights = [PRIOR * count / sum(counts) for count in counts]
-        self._seen = [0] * len(counts)  # since the last solution
+        weights = [PRIOR * count / sum(counts) for count in counts]
+        self._traffic = Traffic(allowance.lock, self._path.tiers, weights, float(PRIOR * self._mean))
+        allowance.ledger.follow(self._traffic)
         self._credit = [0.5] * len(counts)  # of a mixed tier: at 1 the next image gets the larger budget
         self._every = 1 + len(self._path.steps) // WALK
         self._outstanding: dict[Grant, float] = {}  # the tokens that its tier gives, whatever native or kept sizes
-        self._planned = self._taken = float(PRIOR * self._mean)  # these and what was spent, over settled grants
         self._solutions = self._kept = 0
         self._solve()
 
@@ -124,7 +123,7 @@ class Controller:
     def grant(
         self, tier: str, natives: Sequence[int], wanted: int | None = None, known: Sequence[KnownImage | None] = ()
     ) -> Grant:
-        """Budgets for a request's images, by the tokens that each takes at full size. It may wait for the ledger.
+        """Budgets for a request's images, by the tokens that each takes at full size.
 
         ``wanted``: the budget of each image, in place of its tier's. ``known``: one for each image, None for one that
         never comes again. The total holds whatever is asked for.
@@ -138,8 +137,8 @@ class Controller:
         largest = max(self._path.largest[index] if wanted is None else wanted, *kept_before, 0)
         self._allowance.rebalance(self._most_excess(natives, largest))
         with self._allowance.lock:
-            self._seen[index] += len(natives)
-            if sum(self._seen) >= self._every:
+            self._traffic.see(index, len(natives))
+            if sum(self._traffic.seen) >= self._every:
                 self._solve()
             wishes = [self._wish(index, image, wanted) for image in known or [None] * len(natives)]
             kept, paid = [wish.kept is not None for wish in wishes], [wish.asked for wish in wishes]
@@ -165,9 +164,7 @@ class Controller:
                     "this grant was settled or cancelled before, or is another controller's; settle each once"
                 )
             total = self._allowance.settle(grant.budgets, self._mean, spent)
-            decay = (1 - 1 / MEMORY) ** len(grant.budgets)
-            self._planned = self._planned * decay + self._outstanding.pop(grant)
-            self._taken = self._taken * decay + total
+            self._traffic.settle(len(grant.budgets), self._outstanding.pop(grant), total)
 
     def cancel(self, grant: Grant) -> None:
         """Cancel a grant whose images were never used; one already settled or cancelled stays as it is."""
@@ -178,7 +175,7 @@ class Controller:
     def state(self) -> dict[str, float]:
         """For the metrics: totals since the start, and the budget (on average) and share of each tier."""
         with self._allowance.lock:
-            total, weight = self._allowance, sum(self._weights)
+            total, weights = self._allowance, self._traffic.weights
             return {
                 "images": total.images,
                 "images_outstanding": total.outstanding,
@@ -191,18 +188,14 @@ class Controller:
                 "allowance": total.left,
                 "solutions": self._solutions,
                 **{f"budget_{tier}": self._solution.mean(index) for tier, index in self._index.items()},
-                **{f"mix_{tier}": self._weights[index] / weight for tier, index in self._index.items()},
+                **{f"mix_{tier}": weights[index] / sum(weights) for tier, index in self._index.items()},
             }
 
     def _solve(self) -> None:
         """Compute the budgets for the current mix and allowance."""
-        decay = (1 - 1 / MEMORY) ** sum(self._seen)
-        self._weights = [weight * decay + seen for weight, seen in zip(self._weights, self._seen, strict=True)]
-        self._seen = [0] * len(self._seen)
-        whole, left, most = sum(self._weights), self._allowance.left, STOCK * self._mean
-        mix = [weight / whole for weight in self._weights]
+        mix, left, most = self._traffic.update(), self._allowance.left, STOCK * self._mean
         stock = min(self._allowance.burst, most)
-        even = self._mean * self._planned / max(1.0, self._taken)
+        even = self._mean * self._traffic.planned / max(1.0, self._traffic.taken)
         rate = even + (left - stock) / HORIZON
         if left < stock:
             smallest = sum([part * budget for part, budget in zip(mix, self._path.smallest, strict=True)])

@@ -1,36 +1,17 @@
 """``stakes doctor``: check the installation, the weights, a policy, an upstream and a gateway, with advice."""
 
 import platform
-import re
-import sys
-from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stakes.commands.installed import PURPOSES, Package, installed, version
 from stakes.commands.output import AsJson, format_by_tier, print_json, print_table
 from stakes.errors import BadInput, StakesError, UnknownFamily
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
-
-PURPOSES = {
-    "local": "models on this machine, the embedded reader included",
-    "gateway": "stakes serve",
-    "report": "pictures in reports",
-    "telemetry": "sending OpenTelemetry from stakes serve",
-    "hub": "datasets of the Hugging Face hub",
-    "ray": "answering on several machines",
-    "ocr": "the legibility study",
-    "pdf": "drawing PDFs in requests: stakes serve --pdf render",
-}
-"""What users need an extra for."""
-
-DEVELOPER_EXTRAS = {"dev", "bench", "browser", "docs"}
-_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:>=\s*([0-9.]+))?")
-_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)""")
 
 Row = dict[str, str]
 
@@ -48,9 +29,13 @@ def doctor(
         str | None, typer.Option(help="The address of a running gateway: its requests, and the share undecided.")
     ] = None,
     gateway_key_file: Annotated[Path | None, typer.Option(help="A file that holds one of the gateway's keys.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="As for serve: an address of Redis to check, such as redis://host:6379/0.")
+    ] = None,
+    ledger_loss: Annotated[float, typer.Option(min=0, help="As for serve.")] = 2.0,
     as_json: AsJson = False,
 ) -> None:
-    """Check the installation, the reader's weights, a policy, an upstream and a gateway; exit status 1 on a problem.
+    """Check the installation, the weights, a policy, an upstream, a gateway and a ledger; exit status 1 on a problem.
 
     Example: stakes doctor --policy policy.json --upstream http://127.0.0.1:8000/v1
     """
@@ -64,6 +49,8 @@ def doctor(
             rows.append(_row("upstream family", "unknown", f"{family} was assumed, because the policy cannot be read"))
     if gateway is not None:
         rows += _gateway(gateway, gateway_key_file, rules)
+    if ledger is not None:
+        rows += _ledger(ledger, ledger_loss)
     problems = sum(row["state"] == "bad" for row in rows)
     if as_json:
         print_json({"good": not problems, "checks": rows})
@@ -81,52 +68,6 @@ def doctor(
 
 def _row(check: str, state: str, found: str, advice: str = "") -> Row:
     return {"check": check, "state": state, "found": found, "advice": advice}
-
-
-@dataclass(frozen=True)
-class Package:
-    """A required package; ``extra`` is "" for the core, ``found`` its version, None if it is not installed."""
-
-    name: str
-    extra: str
-    least: str
-    found: str | None
-
-    @property
-    def good(self) -> bool:
-        """Installed and new enough."""
-        return self.found is not None and version_numbers(self.found) >= version_numbers(self.least)
-
-
-def installed() -> list[Package]:
-    """Every package of the core and of the extras for users, by the metadata of this installation."""
-    packages = []
-    for line in metadata.requires("stakes") or []:
-        requirement, _, marker = line.partition(";")
-        extra, match = _EXTRA.search(marker), _REQUIREMENT.match(requirement.strip())
-        name = extra[1] if extra else ""
-        # the only other marker in pyproject.toml
-        other_system = "!= 'win32'" in marker.replace('"', "'") and sys.platform == "win32"
-        if match and name not in DEVELOPER_EXTRAS and not other_system:
-            packages.append(Package(match[1], name, match[2] or "0", version(match[1])))
-    return packages
-
-
-def version(name: str) -> str | None:
-    """The installed version of a package, None if it is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def version_numbers(text: str) -> tuple[int, ...]:
-    """``2.13.0+cpu`` as (2, 13), which compares; trailing zeros are dropped."""
-    match = re.match(r"\d+(?:\.\d+)*", text)
-    numbers = [int(part) for part in match[0].split(".")] if match else []
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def _extras(packages: list[Package]) -> list[Row]:
@@ -265,6 +206,20 @@ def _gateway(address: str, key_file: Path | None, rules: "Policy | None") -> lis
     except (ValueError, KeyError, IndexError):
         found = f"{name} has no metrics of a gateway at /metrics (status {reply.status_code})"
         return [_row("gateway", "bad", found, "give the address of stakes serve, not of its upstream")]
+
+
+def _ledger(address: str, loss_s: float) -> list[Row]:
+    """Whether this ledger keeps the hard total, and under which conditions."""
+    from stakes.gateway.ledger.checks import check_redis
+    from stakes.gateway.ledger.open import is_redis
+
+    if not is_redis(address):
+        found = "a file: exact for the gateways of one host, after restarts, kills and power failures"
+        return [_row("ledger", "good", found)]
+    try:
+        return [_row(*check) for check in check_redis(address, loss_s)]
+    except BadInput as error:
+        return [_row("ledger", "bad", *_split(str(error)))]
 
 
 def _traffic(text: str, rules: "Policy | None") -> list[Row]:

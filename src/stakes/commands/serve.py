@@ -5,23 +5,28 @@ Most options are generated from ``gateway.settings``, where each is declared onc
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided, signal_file, tier_numbers, use_signal
+from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided
 from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.commands.serve_options import read_settings, with_settings, within
+from stakes.commands.served_policy import FAMILY, PolicySource, drift_limits
 from stakes.errors import BadInput
 from stakes.gateway.settings import Settings
 
 if TYPE_CHECKING:
-    from stakes.budgets.policy import Policy
-    from stakes.calibration.certify.drift import Conditions
+    from socket import socket
 
-FAMILY = "qwen2.5-vl"
+    from starlette.applications import Starlette
+
+    from stakes.budgets.policy import Policy
+    from stakes.gateway.processes.siblings import Siblings
 
 
 @with_settings
@@ -49,6 +54,10 @@ def serve(
     port: Annotated[
         int, typer.Option(callback=within(0, 65535), help="The port to listen on; 0 for any free port.")
     ] = 8080,
+    processes: Annotated[
+        int,
+        typer.Option(callback=within(1, 64), help="Processes that serve, with one budget. Default ledger: a file."),
+    ] = 1,
     *,
     typed: Mapping[str, Any],
     shadow_outcomes: Annotated[
@@ -74,36 +83,19 @@ def serve(
     Example: stakes serve --policy policy.json --upstream http://127.0.0.1:8000/v1
     """
     try:
-        from stakes.budgets.allowance import MemoryLedger
-        from stakes.gateway import app as gateway
-        from stakes.gateway import reload, run
-        from stakes.gateway.ledger.file import FileLedger
+        from stakes.gateway import run
         from stakes.gateway.monitoring import logs
         from stakes.gateway.proxy.http_limits import server_options
     except ImportError as error:
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
 
-    def source(own: str | None = None) -> "Policy":
-        rules = read_policy(policy, budget, mean_budget, family or own or FAMILY, typed["actuator"])
-        if own not in (None, rules.family):
-            raise BadInput(f"these budgets are tokens of {rules.family}, but {typed['upstream']!r} is {own}")
-        use_signal(rules, signal, undecided)
-        return rules
-
-    conditions = drift_limits(shadow_outcomes, shadow_allow)
-    source()  # report a bad policy before a model is loaded
-    with _upstream(typed["upstream"]) as (address, own, bounds):
-        given = {name: value for name, value in typed.items() if value is not None}
+    rules = PolicySource(policy, budget, mean_budget, family, signal, undecided, typed["actuator"])
+    rules()  # report a bad policy before a model is loaded
+    with _upstream(typed["upstream"]) as (address, own, bounds), ledger_file(processes, typed) as ledger:
+        given = {name: value for name, value in {**typed, **ledger}.items() if value is not None}
         settings = Settings.from_options(address, {**bounds, **given})
         settings.check_host(host)
-        files = tuple(path for path in (policy, signal_file(signal or "")) if path is not None)
-        served = reload.Served(
-            partial(source, own),
-            files,
-            lambda rules: gateway.check_policy(rules, settings, conditions),
-            MemoryLedger if settings.ledger is None else partial(FileLedger, settings.ledger),
-            settings.burst,
-        )
+        made = Serving(replace(rules, model=typed["upstream"], own=own), settings, shadow_outcomes, shadow_allow)
 
         def ready(here: str) -> None:
             logs.write_to_stderr()
@@ -111,12 +103,74 @@ def serve(
             if policy is not None and mean_budget is not None:
                 notes.append(f"keeps a mean of {mean_budget} tokens (--mean-budget) in place of the policy file's")
             start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": notes}
-            record = {**start, **describe_policy(served.rules.policy)}
+            record = {**start, "processes": processes, **describe_policy(made.policy())}
             print_json(record) if as_json else typer.echo(format_start(record))
 
-        app = gateway.create_app(settings, served, conditions=conditions)
-        state = {"drain": app.state.drain, "tls": app.state.tls}
-        run.serve(app, host, port, ready, **state, **server_options(settings.limits, drain))
+        options = server_options(settings.limits, drain)
+        if processes > 1:
+            logs.write_to_stderr()
+            return _serve_many(made, run.bound(host, port), processes, ready, drain)
+        app = made.app()
+        options |= {"drain": app.state.drain, "tls": app.state.tls}
+        run.serve(app, host, port, ready, **options)
+        return None
+
+
+@dataclass(frozen=True)
+class Serving:
+    """All that a process needs to make the gateway."""
+
+    policy: PolicySource
+    settings: Settings
+    shadow_outcomes: Path | None
+    shadow_allow: list[str] | None
+
+    def app(self, siblings: "Siblings | None" = None) -> "Starlette":
+        """The gateway; ``siblings``: its other processes."""
+        from stakes.gateway import app as gateway
+        from stakes.gateway import reload
+        from stakes.gateway.ledger.open import ledger_source
+
+        settings, conditions = self.settings, drift_limits(self.shadow_outcomes, self.shadow_allow)
+        served = reload.Served(
+            self.policy,
+            self.policy.files,
+            lambda rules: gateway.check_policy(rules, settings, conditions),
+            ledger_source(settings.ledger, settings.shared),
+            settings.burst,
+        )
+        return gateway.create_app(settings, served, conditions=conditions, siblings=siblings)
+
+    def work(self, drain: float, listening: "socket", siblings: "Siblings", ready: Callable[[], None]) -> None:
+        """Serve as one of several processes, until a signal."""
+        from stakes.gateway import run
+        from stakes.gateway.monitoring import logs
+        from stakes.gateway.proxy.http_limits import server_options
+
+        logs.write_to_stderr()
+        app = self.app(siblings)
+        options = {**server_options(self.settings.limits, drain), "drain": app.state.drain, "tls": app.state.tls}
+        run.serve_on(listening, app, started=ready, **options)
+
+
+def _serve_many(made: Serving, listening: "socket", processes: int, ready: Callable[[str], None], drain: float) -> None:
+    """Serve in several processes on one socket."""
+    from stakes.gateway.processes.supervisor import supervise
+    from stakes.gateway.run import address
+
+    here = address(listening, {"tls": made.settings.tls_cert})
+    with listening, TemporaryDirectory(prefix="stakes-") as folder:
+        supervise(partial(made.work, drain), listening, Path(folder), processes, lambda: ready(here), drain + 10)
+
+
+@contextmanager
+def ledger_file(processes: int, typed: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """A ledger for as long as the gateway runs, where several processes need one and none is named."""
+    if processes == 1 or typed.get("ledger") is not None:
+        yield {}
+        return
+    with TemporaryDirectory(prefix="stakes-ledger-") as folder:
+        yield {"ledger": str(Path(folder) / "ledger.json")}
 
 
 @contextmanager
@@ -135,78 +189,6 @@ def _upstream(word: str) -> Iterator[tuple[str, str | None, dict[str, int]]]:
     model = load(word)
     with run.running(create_model_app(model, Path(word).name)) as address:
         yield f"{address}/v1", model.family, processor_bounds(model)
-
-
-def read_policy(
-    path: Path | None, budgets: list[str] | None, mean: int | None, family: str, actuator: Any = None
-) -> "Policy":
-    """The file's policy, or an uncalibrated one from ``--budget``, by the entries of the actuator's menu."""
-    from stakes.budgets.policy import Policy
-    from stakes.signals import to_dict
-    from stakes.signals.named import named_signal
-    from stakes.tiers import PAPER_TIERS
-    from stakes.vision.geometry.menus import menu
-
-    if (path is None) == (not budgets):
-        raise BadInput("give --policy FILE, or budgets of your own such as --budget high=576 --budget low=64")
-    if path is not None:
-        loaded = Policy.load(path)
-        return loaded if mean in (None, loaded.mean_budget) else at_mean(loaded, mean)
-    chosen = tier_numbers("--budget", budgets or [], int)
-    for tier, tokens in chosen.items():
-        if tokens < 1:
-            raise BadInput(f"--budget {tier}={tokens} is no budget; give at least 1 token, as high=576")
-    if len(chosen) < 2:
-        (tier, tokens), other = *chosen.items(), "low" if "high" in chosen else "high"
-        suggested = max(1, tokens // 6) if other == "low" else 6 * tokens
-        raise BadInput(
-            f"requests are of two or more tiers; give one beside {tier} a budget: --budget {other}={suggested}"
-        )
-    costs = {tier.name: tier.cost for tier in PAPER_TIERS}
-    # Costs only order the tiers here: the paper's for its own tiers, else the tier with more tokens costs more.
-    plans = {
-        name: {"cost": costs[name] if set(chosen) <= set(costs) else float(tokens), "budget": tokens}
-        for name, tokens in chosen.items()
-    }
-    record = {
-        "schema": 2, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
-        "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
-        "menu": menu(actuator or "pixels", family),
-        "signal": to_dict(named_signal("requests", {name: plan["cost"] for name, plan in plans.items()})),
-    }  # fmt: skip
-    return Policy.from_record(record, "--budget")
-
-
-def at_mean(policy: "Policy", mean: int) -> "Policy":
-    """The policy with budgets for another mean, chosen again on its curves.
-
-    Refused where that is not known or not what was certified. A tier with another budget loses the bound on its
-    disagreement, which was measured at the old one.
-    """
-    from stakes.budgets.harm import allocate_within
-    from stakes.commands.plan import check_mean
-
-    advice = f"leave --mean-budget out, or calibrate again with --mean-budget {mean}"
-    if policy.certificate is not None:
-        raise BadInput(f"this policy is certified for a mean budget of {policy.mean_budget}, not {mean}; {advice}")
-    if policy.per_request is not None:
-        raise BadInput(f"this policy's price a token is for a mean budget of {policy.mean_budget}; {advice}")
-    curves = {tier: curve for tier, plan in policy.tiers.items() if (curve := plan.chosen_on)}
-    if len(curves) < len(policy.tiers):
-        lacking = min(set(policy.tiers) - set(curves))
-        raise BadInput(f"this policy has no curve of tier {lacking!r} to choose budgets on; {advice}")
-    counts = policy.counts
-    check_mean(curves, counts, mean, policy.floor)
-    total = mean * sum(counts.values())
-    best = allocate_within(curves, policy.costs_as_read(), counts, total, policy.floor, policy.max_harm).budgets
-    changed = {
-        tier: plan if plan.budget == best[tier] else plan.model_copy(
-            update={"budget": best[tier], "disagreement": None}
-        )
-        for tier, plan in policy.tiers.items()
-    }  # fmt: skip
-    name = f"{policy.fingerprint}-mean-{mean}"
-    return policy.model_copy(update={"mean_budget": mean, "tiers": changed, "fingerprint": name})
 
 
 def describe_policy(rules: "Policy") -> dict[str, Any]:
@@ -231,27 +213,3 @@ def format_start(record: Mapping[str, Any]) -> str:
     if record["begins_with"] != record["budgets"]:  # the optimum may mix two budgets in a tier
         line += f"\nat first, images get on average: {format_by_tier(record['begins_with'])}"
     return "\n".join([line, *record.get("notes", ()), *(f"warning: {sentence}" for sentence in record["warnings"])])
-
-
-def drift_limits(outcomes: Path | None, allowed: list[str] | None) -> "Callable[[Policy], Conditions]":
-    """The limits of drift monitoring: ``--shadow-allow``, else the calibration's outcomes, else the policy's own."""
-    from stakes.calibration.certify.drift import Conditions
-    from stakes.evaluation.outcome_log import read_outcomes
-
-    if outcomes is not None and allowed:
-        raise BadInput("give --shadow-outcomes or --shadow-allow, not both")
-    if allowed:
-        chosen = Conditions(tier_numbers("--shadow-allow", allowed, float))
-        return lambda _: chosen
-    if outcomes is None:
-        return Conditions.of_policy
-    answers = read_outcomes(outcomes)
-
-    def measured(policy: "Policy") -> "Conditions":
-        if policy.per_request is not None:  # its budgets are per request, and a log's are per tier
-            raise BadInput(
-                "a policy with per-request costs carries its own limits; leave --shadow-outcomes out or calibrate again"
-            )
-        return Conditions.of(answers, policy.budgets)
-
-    return measured

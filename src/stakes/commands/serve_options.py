@@ -8,7 +8,7 @@ import inspect
 import math
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import copy
 from difflib import get_close_matches
 from functools import wraps
@@ -73,9 +73,9 @@ def within(least: float, most: float = math.inf) -> Callable[[float | None], flo
     return check
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with one option per declared setting in place of its parameter ``typed``."""
-    declared = list(declared_options())
+def with_settings(command: Callable[..., None], only: Collection[str] | None = None) -> Callable[..., None]:
+    """The command with one option per declared setting, or ``only`` these, in place of its parameter ``typed``."""
+    declared = [option for option in declared_options() if only is None or option.name in only]
 
     @wraps(command)
     def run(**given: Any) -> None:

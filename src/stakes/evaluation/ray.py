@@ -57,7 +57,7 @@ class OverRay:
             size, share = _share(ray.cluster_resources(), self.workers, on_gpu(self.model))
             images = [sample.digest for sample in samples]
             chunks = [_packed(samples, chunk, setting) for chunk in chunk_batches(images, batches, EACH * size)]
-            tries = ray.remote(num_cpus=0)(_Tries).remote()
+            tries = ray.remote(num_cpus=0, scheduling_strategy=_here(ray))(_Tries).remote()
             worker = (self.make, expected, os.getcwd(), tries)
             left = set(batches)
             with closing(_mapped(ray, chunks, min(size, len(chunks)), share, worker)) as arriving:
@@ -68,6 +68,12 @@ class OverRay:
                     yield batch, answers
         if left:
             raise StakesError(f"{len(left)} of {len(batches)} batches never came back from Ray; start again to resume")
+
+
+def _here(ray: Any) -> Any:
+    """On this node, which the run needs anyway: any other may go away."""
+    strategies = ray.util.scheduling_strategies
+    return strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
 def need_ray(workers: int | None = None) -> None:
@@ -98,6 +104,7 @@ def _running() -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics are sent; Ray has no argument for it
     import ray
     import ray.data  # its own logs and bars would mix with the lines of progress
+    import ray.util.scheduling_strategies
 
     logger = logging.getLogger("ray.data")
     before, running = logger.level, ray.is_initialized()

@@ -4,27 +4,23 @@ app = create_app(Settings(upstream="http://127.0.0.1:8000/v1"), Served(load, (pa
 """
 
 import asyncio
-import json
 import logging
 import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from stakes.budgets.policy import Policy
-from stakes.calibration.certify.drift import Conditions
+from stakes.calibration.certify.drift import ALPHA, Conditions
 from stakes.errors import StakesError
 from stakes.gateway.decision import DecideEndpoint
+from stakes.gateway.endpoints import Endpoints
 from stakes.gateway.monitoring import dashboard
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
@@ -32,6 +28,7 @@ from stakes.gateway.monitoring.probe import ProbeResult, probe, probe_until_know
 from stakes.gateway.monitoring.recent import RecentDecisions
 from stakes.gateway.monitoring.shadow import Shadow, drift_conditions
 from stakes.gateway.monitoring.undecided import UndecidedTexts
+from stakes.gateway.processes.siblings import Siblings
 from stakes.gateway.proxy import sites
 from stakes.gateway.proxy.actuators import check_servable
 from stakes.gateway.proxy.clients import Authenticator
@@ -65,21 +62,24 @@ def create_app(
     served: Served,
     telemetry: "Telemetry | None" = None,
     conditions: ConditionsSource = Conditions.of_policy,
+    siblings: Siblings | None = None,
 ) -> Starlette:
     """The whole gateway.
 
     ``telemetry``: instead of what the settings name. ``conditions``: what shadow answers are compared with.
+    ``siblings``: the other processes of this gateway.
     """
-    gateway = Gateway(settings, served, telemetry, conditions)
+    gateway = Gateway(settings, served, telemetry, conditions, siblings)
+    endpoints = gateway.endpoints
     app = Starlette(
         routes=[
             Route("/v1/{path:path}", gateway.proxy),  # first, because nearly all requests are here
-            Route("/healthz", gateway.healthz),
-            Route("/readyz", gateway.readyz),
-            Route("/metrics", gateway.show_metrics),
-            Route("/openapi.json", gateway.openapi),
+            Route("/healthz", endpoints.healthz),
+            Route("/readyz", endpoints.readyz),
+            Route("/metrics", endpoints.metrics),
+            Route("/openapi.json", endpoints.openapi),
             *gateway.decide.routes(),
-            *dashboard.routes(gateway.authenticator, gateway.monitors.recent, gateway.state),
+            *dashboard.routes(gateway.authenticator, dashboard.DashboardSource(endpoints.state, endpoints.image)),
             Route("/{path:path}", gateway.proxy),
         ],
         middleware=sites.middleware(settings),
@@ -117,23 +117,35 @@ class Readiness:
 
 
 class Gateway:
-    """The components of one gateway and its own endpoints."""
+    """The components of one gateway, or of one of its processes."""
 
     def __init__(
-        self, settings: Settings, served: Served, telemetry: "Telemetry | None", conditions: ConditionsSource
+        self,
+        settings: Settings,
+        served: Served,
+        telemetry: "Telemetry | None",
+        conditions: ConditionsSource,
+        siblings: Siblings | None = None,
     ) -> None:
         if telemetry is None and settings.telemetry:
             from stakes.gateway.monitoring.telemetry import Telemetry  # takes half a second to import
 
             telemetry = Telemetry.of(settings.telemetry, settings.upstream)
-        self.settings, self.served = settings, served
+        self.settings, self.served, self.siblings = settings, served, siblings
+        first, step = (1, 1) if siblings is None else (siblings.count + siblings.index, siblings.count)
         self.metrics, log = Metrics(), Log(settings.log_questions)
-        self.authenticator = Authenticator(settings.client_keys, settings.upstream_key)
+        self.authenticator = Authenticator(
+            settings.client_keys, settings.upstream_key, lambda: served.rules.accounts.ledger.processes
+        )
         self.upstream = Upstream(settings, self.authenticator, self.metrics)
         self.workers = Workers(settings.limits)
         self.preparer = Preparer(settings, served, self.workers, self.metrics, log)
-        shadow = Shadow(settings, served, self.upstream, self.metrics, log, conditions) if settings.shadow else None
-        recent = RecentDecisions(settings.keep_images)
+        shadow = (
+            Shadow(settings, served, self.upstream, self.metrics, log, conditions, ALPHA / step)
+            if settings.shadow
+            else None
+        )
+        recent = RecentDecisions(settings.keep_images, first, step)
         undecided = UndecidedTexts(settings.keep_undecided, settings.keep_undecided_hours)
         caps = CapCheck(PARAMETERS[settings.actuator])
         self.monitors = Monitors(self.metrics, log, recent, undecided, caps, self._cap_ignored, telemetry, shadow)
@@ -145,6 +157,7 @@ class Gateway:
         )  # fmt: skip
         self.readiness = Readiness(self.upstream, self.drain)
         self.probe_result = ProbeResult(None, "not asked yet")
+        self.endpoints = Endpoints(self)
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -168,7 +181,8 @@ class Gateway:
         for task in tasks:
             task.add_done_callback(self._log_failure)
         try:
-            yield
+            async with self._answering_siblings():
+                yield
         finally:
             self.drain.begin()
             for task in tasks:
@@ -181,6 +195,13 @@ class Gateway:
             await asyncio.to_thread(self.served.rules.close)
             if self.monitors.telemetry is not None:
                 await asyncio.to_thread(self.monitors.telemetry.close)
+
+    def _answering_siblings(self) -> AbstractAsyncContextManager[None]:
+        if self.siblings is None:
+            return nullcontext()
+        self.metrics.processes.set(1)
+        self.metrics.restarts.set(self.siblings.starts - 1)
+        return self.siblings.answering(self.endpoints.answer)
 
     def _log_failure(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -248,46 +269,3 @@ class Gateway:
 
     def _cap_ignored(self, sentence: str) -> None:
         self._probed(ProbeResult(False, sentence))
-
-    async def healthz(self, _: Request) -> Response:
-        """The process is alive; with drift monitoring also its alarms."""
-        shadow = self.monitors.shadow
-        return JSONResponse({"status": "ok"} if shadow is None else {"status": "ok", "alarms": shadow.alarms()})
-
-    async def readyz(self, _: Request) -> Response:
-        """Whether requests can be served, and what the probe found."""
-        ready, why = await self.readiness.check()
-        about: dict[str, Any] = {
-            "ready": ready, "why": why, "mode": self.settings.mode, "policy": self.served.rules.policy.fingerprint,
-            "tokens_follow": self.probe_result.follows, "probe": self.probe_result.sentence,
-        }  # fmt: skip
-        return JSONResponse(about, 200 if ready else 503)
-
-    async def show_metrics(self, request: Request) -> Response:
-        """The metrics in Prometheus's format."""
-        self.authenticator.check(dict(request.headers.raw))
-        self.metrics.workers.set(self.workers.inside)
-        if self.monitors.shadow is not None:
-            self.monitors.shadow.state()
-        text = self.metrics.render(self.served.rules.state())
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    async def openapi(self, _: Request) -> Response:
-        """The description of the paths that the gateway answers or reads itself."""
-        document = json.loads(Path(__file__).with_name("openapi.json").read_text(encoding="utf-8"))
-        document["info"]["version"] = version("stakes")
-        return JSONResponse(document)
-
-    def state(self) -> dict[str, Any]:
-        """What the dashboard shows."""
-        settings, probed, monitors = self.settings, self.probe_result, self.monitors
-        return {
-            "mode": settings.mode,
-            "actuator": settings.actuator,
-            "fail": settings.fail,
-            "probe": {"follows": probed.follows, "sentence": probed.sentence} if settings.probe else None,
-            "tasks": len(asyncio.all_tasks()),
-            "watch": None if monitors.shadow is None else monitors.shadow.state(),
-            **dashboard.state(self.metrics, self.served.rules, monitors.recent),
-            "undecided": dashboard.undecided_state(self.metrics, monitors.undecided),
-        }

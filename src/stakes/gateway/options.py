@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stakes.errors import BadInput
 from stakes.vision.image import MAX_PIXELS
 
-_SECRET = ("client_keys", "upstream_key")  # never repeated in an error
+_SECRET = ("client_keys", "upstream_key", "ledger")  # never repeated in an error
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stakes.budgets.allowance import Ledger, MemoryLedger
 from stakes.budgets.controller import Controller
 from stakes.budgets.controller_path import certified_budgets
 from stakes.budgets.digests import edited_parts
 from stakes.budgets.policy import Policy
 from stakes.errors import StakesError
-from stakes.gateway.accounts import Accounts, total_state
+from stakes.gateway.accounts import Accounts, CommonLedger, LocalLedger, merge_controllers
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.proxy.clients import Client
 from stakes.gateway.sizes import SizeMemory
@@ -55,13 +54,13 @@ class Rules:
         cls,
         policy: Policy,
         after: "Rules | None" = None,
-        ledger: Callable[[int], Ledger] = MemoryLedger,
+        ledger: Callable[[int], CommonLedger] = LocalLedger,
         burst: int | None = None,
     ) -> "Rules":
         """The rules of a policy; they continue the total of ``after``, so that swapping files saves no tokens."""
-        made: list[Ledger] = []
+        made: list[CommonLedger] = []
 
-        def make(burst: int) -> Ledger:
+        def make(burst: int) -> CommonLedger:
             made.append(ledger(burst))
             return made[0]
 
@@ -78,11 +77,12 @@ class Rules:
         """Return to the ledger what is in hand, at the end of the process."""
         for controller in (*self.accounts.all(), self.controller):
             controller.close()
+        self.accounts.ledger.close()
 
     def state(self) -> dict[str, float]:
         """The controller's state, with the images and tokens of all accounts."""
-        others = self.accounts.all()
-        return total_state(self.controller, others) if others else self.controller.state()
+        states = [controller.state() for controller in (self.controller, *self.accounts.all())]
+        return merge_controllers(states) | self.accounts.ledger.state()
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Served:
     source: Callable[[], Policy]
     files: tuple[Path, ...] = ()
     check: Callable[[Policy], None] = lambda _: None
-    ledger: Callable[[int], Ledger] = MemoryLedger
+    ledger: Callable[[int], CommonLedger] = LocalLedger
     burst: int | None = None
     rules: Rules = field(init=False)
     _stamp: tuple[tuple[int, int, int], ...] = field(init=False)

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,7 +30,7 @@ event loop by as much while a worker thread reads a long prompt."""
 @contextmanager
 def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Iterator[str]:
     """The app in a thread; gives its address. ``port`` 0: any that is free. ``options``: as for ``serve``."""
-    with _bound(host, port) as listening:
+    with bound(host, port) as listening:
         server = _server(app, options)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True, name="stakes-server")
         thread.start()
@@ -39,7 +39,7 @@ def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) ->
                 raise StakesError("the server did not start; see its log")
             time.sleep(0.005)
         try:
-            yield _address(listening, options)
+            yield address(listening, options)
         finally:
             server.should_exit = True
             thread.join()
@@ -48,15 +48,21 @@ def running(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) ->
 def serve(app: Any, host: str, port: int, ready: Callable[[str], None] | None = None, **options: Any) -> None:
     """The app in this thread, until it is interrupted; ``ready`` gets the address once the port is bound.
 
-    ``options``: uvicorn's own; ``drain``: called when the server begins to shut down; ``tls``: the context for https.
+    ``options``: uvicorn's own; ``drain``: called when the server begins to shut down; ``tls``: the context for https;
+    ``started``: called when it serves.
     """
+    with bound(host, port) as listening:
+        serve_on(listening, app, ready, **options)
+
+
+def serve_on(listening: socket.socket, app: Any, ready: Callable[[str], None] | None = None, **options: Any) -> None:
+    """The app in this thread on a socket that listens already; ``ready`` and ``options`` as for ``serve``."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()  # a full collection that walks modules and vocabularies, too, stops the event loop for 40 ms
-    with _bound(host, port) as listening:
-        if ready is not None:
-            ready(_address(listening, options))
-        _server(app, options).run([listening])
+    if ready is not None:
+        ready(address(listening, options))
+    _server(app, options).run([listening])
 
 
 def _server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
@@ -65,19 +71,27 @@ def _server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
         "log_level": "warning", "access_log": False, "lifespan": "on", "timeout_keep_alive": 75,
         "timeout_graceful_shutdown": 5,
     }  # fmt: skip
-    own = {name: options[name] for name in options if name not in ("drain", "tls")}
+    own = {name: options[name] for name in options if name not in ("drain", "tls", "started")}
     config = uvicorn.Config(app, **{**usual, **own})
     config.load()
     config.ssl = options.get("tls")
-    return DrainingServer(config, options.get("drain"))
+    return DrainingServer(config, options.get("drain"), options.get("started"))
 
 
 class DrainingServer(uvicorn.Server):
     """A server that still listens while its requests end, so that health checks see that it is shutting down."""
 
-    def __init__(self, config: uvicorn.Config, drain: Callable[[], None] | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, drain: Callable[[], None] | None, started: Callable[[], None] | None
+    ) -> None:
         super().__init__(config)
-        self._drain = drain
+        self._drain, self._started = drain, started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve, and call ``started``."""
+        await super().startup(sockets)
+        if self._started is not None and self.started:
+            self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for the requests that have begun, at most as long as uvicorn does, then close."""
@@ -90,7 +104,8 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there."""
     if not 0 <= port <= MOST_PORT:
         raise BadInput(f"a port is a number from 1 to {MOST_PORT}, or 0 for any that is free, not {port}")
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -104,7 +119,8 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _address(listening: socket.socket, options: dict[str, Any]) -> str:
+def address(listening: socket.socket, options: Mapping[str, Any]) -> str:
+    """Where a socket listens; ``options``: as for ``serve``."""
     host, port = listening.getsockname()[:2]
     scheme = "http" if options.get("tls") is None else "https"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

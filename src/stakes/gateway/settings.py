@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import field_validator, model_validator
 
 from stakes.errors import BadInput
+from stakes.gateway.ledger.open import LedgerOptions
 from stakes.gateway.options import Limits as Limits
 from stakes.gateway.options import Option, Section, positive, setting
 from stakes.gateway.options import Timeouts as Timeouts
@@ -83,7 +84,7 @@ class Settings(Section):
     )
     max_request_tokens: int | None = setting(
         None,
-        "Most tokens for all images of a request, shared over them by their content. Default: no cap.",
+        "Most tokens for all images of a request, shared over those that are not blank. Default: no cap.",
         Option(kind=int, least=1),
         gt=0,
     )
@@ -148,10 +149,12 @@ class Settings(Section):
         Option(kind=int, least=0),
         ge=0,
     )
-    ledger: Path | None = setting(
+    ledger: str | None = setting(
         None,
-        "A file that keeps the total over restarts and crashes. Default: the total begins anew with the process.",
-        Option(kind=Path),
+        "Keeps the total over restarts, crashes and processes: a file, or an address such as redis://host:6379/0. "
+        "Default: the total begins anew with the process.",
+        Option(kind=str),
+        repr=False,
     )
     telemetry: str | None = setting(
         None, "OpenTelemetry to console, to an http(s) address of OTLP, or global.", Option()
@@ -174,6 +177,7 @@ class Settings(Section):
     shadow_s: float = setting(120.0, "Seconds for one shadow request.", gt=0)
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
+    shared: LedgerOptions = LedgerOptions()
 
     @model_validator(mode="after")
     def _valid_upstream(self) -> Self:
@@ -256,15 +260,19 @@ class Settings(Section):
     @classmethod
     def from_options(cls, upstream: str, typed: Mapping[str, Any]) -> "Settings":
         """The settings of ``stakes serve``; ``typed``: the values of its options by name, None where not given."""
-        values: dict[Any, dict[str, Any]] = {cls: {}, Limits: {}, Timeouts: {}}
+        values: dict[Any, dict[str, Any]] = {section: {} for section in (cls, *SECTIONS.values())}
         for option in declared_options():
             if typed.get(option.name) is not None:
                 values[option.section][option.field] = option.parse(typed[option.name])
-        sections = {"limits": Limits(**values[Limits]), "timeouts": Timeouts(**values[Timeouts])}
+        sections = {name: section(**values[section]) for name, section in SECTIONS.items()}
         return cls(**{**values[cls], **sections, "upstream": upstream})
+
+
+SECTIONS: dict[str, type[Section]] = {"limits": Limits, "timeouts": Timeouts, "shared": LedgerOptions}
 
 
 def declared_options() -> Iterator[Option]:
     """Every setting that is an option of ``stakes serve``, in order and with all of its fields."""
-    for section in (Settings, Limits, Timeouts):
+    sections: list[type[Section]] = [Settings, *SECTIONS.values()]
+    for section in sections:
         yield from section.options()

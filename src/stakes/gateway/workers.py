@@ -75,7 +75,7 @@ class Workers:
             if not limit.expired():
                 raise
             message = f"the images were not ready in {self._limits.fit_s:g} s; send smaller ones"
-            raise Refused(503, "fit_timeout", message, passable=True) from None
+            raise Refused(503, "fit_timeout", message, passable=not large) from None  # hostile work is large
         finally:
             self._leave(job)
             del job  # an error holds this frame

@@ -11,17 +11,17 @@ alike, and both work. Refusals are the client's own errors. It needs no web serv
 """
 
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial, wraps
+from functools import wraps
 from importlib import import_module
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stakes.budgets.allowance import Ledger, MemoryLedger
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
+from stakes.gateway.accounts import CommonLedger
 from stakes.gateway.in_process import DECIDED, BudgetReport, InlineWorkers, InProcess
-from stakes.gateway.ledger.file import FileLedger
+from stakes.gateway.ledger.open import ledger_source
 from stakes.gateway.proxy.actuators import check_servable
 from stakes.gateway.proxy.decide import RequestPlan
 from stakes.gateway.proxy.errors import Refused
@@ -43,13 +43,13 @@ _METHODS = ("create", "parse")
 
 
 def wrap(
-    client: Client, policy: Policy | str | Path, *, ledger: Ledger | Path | None = None, **settings: Any
+    client: Client, policy: Policy | str | Path, *, ledger: CommonLedger | Path | str | None = None, **settings: Any
 ) -> Client:
     """A copy of an ``openai`` or ``anthropic`` client whose images get the budgets of their questions.
 
     ``policy``: a policy, or the file of one, which is read again when it changes. ``settings``: fields of ``Settings``
-    that hold in process (mode, fail, actuator, encoding, unread, …). ``ledger``: what keeps the total, or the
-    path of its file. The copy shares the connections of ``client`` and has the attribute ``stakes`` (``InProcess``).
+    that hold in process (mode, fail, actuator, encoding, unread, …). ``ledger``: what keeps the total, or
+    its file or Redis address. The copy shares the connections of ``client``; its ``stakes`` is an ``InProcess``.
     """
     inner: Any = getattr(client, "_client", None)
     if not (hasattr(inner, "send") and hasattr(client, "with_options")):
@@ -61,7 +61,7 @@ def wrap(
         lambda: policy if isinstance(policy, Policy) else Policy.load(Path(policy)),
         () if isinstance(policy, Policy) else (Path(policy),),
         lambda one: check_servable(one, given),
-        _ledger_of(ledger),
+        _ledger_of(ledger, given),
         given.burst,
     )
     is_async = iscoroutinefunction(inner.send)
@@ -71,10 +71,10 @@ def wrap(
     return _attach(client.with_options(http_client=fitting), decisions)  # type: ignore[no-any-return]
 
 
-def _ledger_of(ledger: Ledger | Path | None) -> Callable[[int], Ledger]:
-    if ledger is None:
-        return MemoryLedger
-    return partial(FileLedger, ledger) if isinstance(ledger, Path) else lambda _: ledger
+def _ledger_of(ledger: CommonLedger | Path | str | None, settings: Settings) -> Callable[[int], CommonLedger]:
+    if ledger is None or isinstance(ledger, (Path, str)):
+        return ledger_source(None if ledger is None else str(ledger), settings.shared)
+    return lambda _: ledger
 
 
 def _attach(client: Any, decisions: InProcess) -> Any:

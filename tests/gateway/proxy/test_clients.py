@@ -12,7 +12,7 @@ from tests.gateway.upstream import Upstream
 
 from stakes import BadInput
 from stakes.budgets.allowance import MemoryLedger
-from stakes.gateway.accounts import Accounts, ShareLedger
+from stakes.gateway.accounts import Accounts, LocalLedger, ShareLedger
 from stakes.gateway.monitoring.logs import LOGGER
 from stakes.gateway.proxy.clients import Authenticator, Client, ClientKey, Rate
 from stakes.gateway.proxy.errors import Refused
@@ -191,8 +191,18 @@ def test_a_client_that_names_high_cannot_drain_the_others(upstream: Upstream, ht
         assert sum(drained) < 0.75 * sum(alone)  # 2156 tokens; 2620 above, and 3084 alone
 
 
+def test_processes_that_share_a_ledger_share_the_limits_of_a_key() -> None:
+    now, processes = [0.0], [4]
+    rates = [Rate(60, lambda: now[0], lambda: processes[0]) for _ in range(4)]
+    taken = sum(one.take(1) == 0 for one in rates for _ in range(60))
+    assert taken == 60
+    now[0] = 60.0
+    processes[0] = 1  # the others ended
+    assert sum(rates[0].take(1) == 0 for _ in range(100)) == 60
+
+
 def test_a_share_continues_over_a_new_policy() -> None:
-    ledger = MemoryLedger(1000)
+    ledger = LocalLedger(1000)
     accounts = Accounts(policy(mean_budget=100), ledger)
     one = accounts.of("a", 0.5)
     one.settle(one.grant("high", [1260]), HIGH)

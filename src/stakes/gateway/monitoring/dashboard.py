@@ -6,17 +6,17 @@ with keys of its own shows the empty dashboard to everybody and its numbers to w
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import Counter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from stakes.gateway.monitoring.metrics import Metrics
-from stakes.gateway.monitoring.recent import RecentDecisions
+from stakes.gateway.monitoring.merge import Counts
+from stakes.gateway.monitoring.recent import Side
 from stakes.gateway.monitoring.undecided import UndecidedShare, UndecidedTexts
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused, error_body
@@ -36,10 +36,16 @@ _HEADERS = {
 }
 
 
-def routes(
-    authenticator: Authenticator, recent: RecentDecisions, get_state: Callable[[], Mapping[str, Any]]
-) -> list[Route]:
-    """The dashboard's routes; ``get_state`` gives the body of ``/stakes/state``."""
+@dataclass(frozen=True)
+class DashboardSource:
+    """What the dashboard shows: ``state`` is the body of ``/stakes/state``, ``image`` one that was kept."""
+
+    state: Callable[[], Awaitable[Mapping[str, Any]]]
+    image: Callable[[int, int, Side], Awaitable[tuple[str, bytes] | None]]
+
+
+def routes(authenticator: Authenticator, source: DashboardSource) -> list[Route]:
+    """The dashboard's routes."""
 
     def check_access(request: Request) -> None:
         if authenticator.own:
@@ -60,12 +66,12 @@ def routes(
 
     async def state(request: Request) -> Response:
         check_access(request)
-        return JSONResponse(dict(get_state()), headers=_HEADERS)
+        return JSONResponse(dict(await source.state()), headers=_HEADERS)
 
     async def image(request: Request) -> Response:
         check_access(request)
         decision, index, side = (request.path_params[name] for name in ("decision", "index", "side"))
-        kept = recent.image(decision, index, side) if side in ("original", "seen") else None
+        kept = await source.image(decision, index, side) if side in ("original", "seen") else None
         if kept is None:
             raise Refused(404, "not_kept", "this image is not kept any more, or never was (see --keep-images)")
         media_type, data = kept
@@ -86,15 +92,15 @@ def refusal_reply(_: Request, error: Exception) -> Response:
     return Response(body, error.status, media_type="application/json", headers=_HEADERS)
 
 
-def state(metrics: Metrics, rules: Rules, recent: RecentDecisions) -> dict[str, Any]:
-    """Counters since the start, the controller and the last decisions, as one JSON object."""
-    policy, controller = rules.policy, rules.state()
+def state(counts: Counts, rules: Rules, controller: Mapping[str, float]) -> dict[str, Any]:
+    """Counters since the start and the controller, as one JSON object."""
+    policy = rules.policy
     tokens: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(TOKEN_COUNTS, 0))
-    for labels, value in _samples(metrics.tokens):
+    for labels, value in counts["tokens"]:
         tokens[labels["tier"]][labels["kind"]] = value
-    images = {labels["tier"]: value for labels, value in _samples(metrics.images)}
+    images = {labels["tier"]: value for labels, value in counts["images"]}
     outcomes: dict[str, float] = defaultdict(float)
-    for labels, value in _samples(metrics.requests):
+    for labels, value in counts["requests"]:
         outcomes[labels["outcome"]] += value
     names = [*policy.tiers, *(name for name in images if name not in policy.tiers)]  # a reload may have dropped one
     return {
@@ -102,7 +108,7 @@ def state(metrics: Metrics, rules: Rules, recent: RecentDecisions) -> dict[str, 
             **policy.model_dump(include={"fingerprint", "family", "mean_budget", "floor", "basis"}),
             "origin": policy.origin,
         },
-        "warnings": policy_warnings(policy),
+        "warnings": [*policy_warnings(policy), *rules.accounts.ledger.warnings()],
         "tiers": [
             {
                 "name": name,
@@ -116,19 +122,16 @@ def state(metrics: Metrics, rules: Rules, recent: RecentDecisions) -> dict[str, 
         ],
         "tokens": {kind: sum(tokens[name][kind] for name in names) for kind in TOKEN_COUNTS},
         "requests": dict(outcomes),
-        "refused": {labels["reason"]: value for labels, value in _samples(metrics.rejects)},
-        "apart": {labels["why"]: value for labels, value in _samples(metrics.uncapped_images)},
-        "checks": {labels["result"]: value for labels, value in _samples(metrics.usage)},
+        "refused": {labels["reason"]: value for labels, value in counts["rejects"]},
+        "apart": {labels["why"]: value for labels, value in counts["apart_images"]},
+        "checks": {labels["result"]: value for labels, value in counts["usage_checks"]},
         "controller": controller,
-        "means": recent.means(),
-        "decisions": recent.records(),
-        "keep_images": recent.keep_images,
     }  # fmt: skip
 
 
-def undecided_state(metrics: Metrics, texts: UndecidedTexts) -> dict[str, Any]:
-    """The share of undecided requests, advice where it is high, and the texts that are kept."""
-    share = UndecidedShare.of(sum(value for _, value in _samples(metrics.undecided)), _samples(metrics.requests))
+def undecided_state(counts: Counts, texts: UndecidedTexts, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The share of undecided requests, advice where it is high, and the texts that all processes keep."""
+    share = UndecidedShare.of(sum(value for _, value in counts["undecided"]), counts["requests"])
     return {
         "undecided": share.undecided,
         "requests": share.requests,
@@ -136,13 +139,5 @@ def undecided_state(metrics: Metrics, texts: UndecidedTexts) -> dict[str, Any]:
         "advice": share.advice(keeping=texts.keep > 0) or None,
         "keep": texts.keep,
         "hours": texts.hours,
-        "texts": texts.records(),
+        "texts": list(records),
     }
-
-
-def _samples(counter: Counter) -> Iterator[tuple[dict[str, str], float]]:
-    """(labels, value) of everything that a counter has counted."""
-    for family in counter.collect():
-        for sample in family.samples:
-            if sample.name.endswith("_total"):
-                yield sample.labels, sample.value

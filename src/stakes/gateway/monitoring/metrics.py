@@ -59,6 +59,8 @@ class Metrics:
         self.duration = histogram("request_seconds", "Request received to response ended.", "images")
         self.in_flight = gauge("requests_in_flight", "Requests in progress.")
         self.workers = gauge("fit_work", "Image tasks running or waiting.")
+        self.processes = gauge("processes", "Processes of this gateway that answer; 0 where it has only one.")
+        self.restarts = gauge("process_restarts", "Times that a process of this gateway was started again.")
         self.controller = gauge("controller", "The controller's state.", "name")
         self.policy = gauge("policy_info", "The served policy.", "fingerprint", "mode")
         self.probe = gauge("probe_follows", "Whether tokens follow the budget: 1 yes, 0 no, -1 unknown.")
@@ -68,12 +70,16 @@ class Metrics:
         self.text_first_byte = self.first_byte.labels("no")
         self.text_duration = self.duration.labels("no")
 
+    def set_controller(self, state: Mapping[str, float]) -> None:
+        """Show the controller's state."""
+        for name, value in state.items():
+            self.controller.labels(name).set(value)
+
     def count_passed(self, code: str, observing: bool) -> None:
         """Count a refusal that is not enforced: by a gateway that observes, or fails open."""
         (self.would_reject if observing else self.rejects).labels(code).inc()
 
     def render(self, controller: Mapping[str, float]) -> bytes:
         """The text that Prometheus scrapes."""
-        for name, value in controller.items():
-            self.controller.labels(name).set(value)
+        self.set_controller(controller)
         return generate_latest(self.registry)

@@ -8,6 +8,7 @@ Nothing here is written to a disk, and it ends with the process.
 """
 
 import base64
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import Any, Literal
 from stakes.gateway.monitoring.logs import without_quotes
 from stakes.gateway.proxy.decide import ImagePair, RequestPlan
 
+Side = Literal["original", "seen"]
 DECISIONS, POINTS = 24, 240
 MOST_BYTES = 128 << 20  # of all kept images; beyond it the oldest are dropped
 LONGEST_QUESTION = 300
@@ -36,40 +38,44 @@ class RecentDecision:
 
 
 class RecentDecisions:
-    """The last decisions, newest first; ``keep_images``: how many of them keep their images and question."""
+    """The last decisions, newest first; ``keep_images``: how many of them keep their images and question.
 
-    def __init__(self, keep_images: int = 0) -> None:
-        self.keep_images = keep_images
+    ``first`` and ``step`` of their numbers: several processes of one gateway number theirs differently.
+    """
+
+    def __init__(self, keep_images: int = 0, first: int = 1, step: int = 1) -> None:
+        self.keep_images, self._step = keep_images, step
         self._decisions: deque[RecentDecision] = deque(maxlen=max(DECISIONS, keep_images))
-        self._means: deque[tuple[int, float]] = deque(maxlen=POINTS)
-        self._count = 0
+        self._means: deque[tuple[float, int, float]] = deque(maxlen=POINTS)
+        self._last = first - step
 
     def add(self, plan: RequestPlan, *, status: int | None, result: str, counted: int | None, ms: float) -> None:
         """Record one request, and after a booked one the controller's count of images and running mean."""
-        self._count += 1
+        self._last += self._step
         with_text = self.keep_images > 0
         record = {
-            "at": datetime.now(UTC).isoformat(timespec="seconds"), "api": plan.api, **plan.decision(),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"), "time": time.time(), "api": plan.api,
+            **plan.decision(),
             "why": _encodable(plan.why if with_text else without_quotes(plan.why)), "status": status, "result": result,
             "unmeasured": plan.unmeasured, "counted": counted,
             "fit_ms": round(1000 * plan.fit_s, 1), "ms": round(ms, 1),
             "question": _encodable(plan.question[:LONGEST_QUESTION]) if with_text else None,
         }  # fmt: skip
-        self._decisions.appendleft(RecentDecision(self._count, record, plan.pairs if with_text else []))
+        self._decisions.appendleft(RecentDecision(self._last, record, plan.pairs if with_text else []))
         if plan.booked:
             total = plan.rules.controller.state() if plan.client is None else plan.rules.state()
-            self._means.append((int(total["images"]), round(total["mean"], 2)))
+            self._means.append((time.time(), int(total["images"]), round(total["mean"], 2)))
         self._drop_images()
 
     def records(self) -> list[dict[str, Any]]:
         """The decisions as JSON, newest first; ``pictures``: how many image pairs are kept."""
         return [{"id": one.id, **one.record, "pictures": len(one.pairs)} for one in self._decisions]
 
-    def means(self) -> list[tuple[int, float]]:
-        """(images so far, running mean) after each of the last fitted requests."""
+    def points(self) -> list[tuple[float, int, float]]:
+        """(when, images so far, running mean) after each of the last fitted requests."""
         return list(self._means)
 
-    def image(self, decision: int, index: int, side: Literal["original", "seen"]) -> tuple[str, bytes] | None:
+    def image(self, decision: int, index: int, side: Side) -> tuple[str, bytes] | None:
         """An image of a decision as (media type, bytes); None if it is not kept."""
         pairs = next((one.pairs for one in self._decisions if one.id == decision), [])
         if not 0 <= index < len(pairs):

@@ -25,7 +25,7 @@ from typing import Any
 import aiohttp
 
 from stakes.budgets.policy import Policy
-from stakes.calibration.certify.drift import Conditions, DriftMonitor, same_answer
+from stakes.calibration.certify.drift import ALPHA, Conditions, DriftMonitor, same_answer
 from stakes.errors import BadInput
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
@@ -55,18 +55,19 @@ class Shadow:
         metrics: Metrics,
         log: Log,
         conditions: Callable[[Policy], Conditions] = Conditions.of_policy,
+        alpha: float = ALPHA,
     ) -> None:
         import scipy.optimize  # noqa: F401 - the monitor needs it; loading it takes a moment, and no client waits now
 
         self._settings, self._served, self._upstream = settings, served, upstream
-        self._metrics, self._log, self._conditions = metrics, log, conditions
+        self._metrics, self._log, self._conditions, self._alpha = metrics, log, conditions, alpha
         self._tasks: set[asyncio.Task[None]] = set()
         self._start(served.rules)
 
     def _start(self, rules: Rules) -> None:
         self._controller = rules.controller
         conditions = drift_conditions(rules.policy, self._conditions)
-        self._monitor = DriftMonitor(conditions, window=self._settings.shadow_window)
+        self._monitor = DriftMonitor(conditions, window=self._settings.shadow_window, alpha=self._alpha)
         self._logged: set[tuple[str, str]] = set()
 
     def _monitor_of(self, plan: RequestPlan) -> DriftMonitor | None:

@@ -32,6 +32,10 @@ class PdfParts:
         self._limits = settings.limits
         self._renderer = PdfRenderer(settings.limits) if settings.pdf == "render" else None
 
+    def work_size(self, body: bytes) -> int:
+        """How large the work of reading a body is: opening a PDF may take seconds, whatever its bytes."""
+        return self._limits.small_decode_bytes + 1 if self._renderer and _MAY.search(body) else len(body)
+
     def read(self, api: Api, body: bytes, record: dict[str, Any]) -> tuple[dict[int, PdfPage], tuple[str, ...]]:
         """The pages that were put in place of PDFs, by the ``id`` of each new part; the types of PDFs that are left."""
         if not _MAY.search(body):  # a cheap check without false negatives

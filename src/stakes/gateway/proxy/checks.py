@@ -177,11 +177,13 @@ def check_addresses(call: Call) -> None:
 def decode_bytes(images: Sequence[MeasuredImage], settings: Settings) -> int:
     """Memory to decode the images one by one, in all; refused where that would be too much, or take too long.
 
-    Without a cap on the request's tokens, other actuators and observing decode none.
+    Without a cap on the request's tokens, other actuators and observing decode none. Pages of PDFs are large work
+    whatever their size: some take seconds to draw.
     """
-    if (settings.actuator != "pixels" or settings.mode == "observe") and settings.max_request_tokens is None:
+    limits, drawn = settings.limits, any(image.page is not None for image in images)
+    decodes = settings.actuator == "pixels" and settings.mode != "observe"
+    if not (decodes or drawn) and settings.max_request_tokens is None:
         return 0
-    limits = settings.limits
     allowed = max(limits.request_pixels, limits.pixels)
     if sum(image.width * image.height for image in images) > allowed:
         message = f"the images of a request may have {allowed / 1e6:g} megapixels together"
@@ -193,4 +195,4 @@ def decode_bytes(images: Sequence[MeasuredImage], settings: Settings) -> int:
                 f"{what} takes {image.decode_bytes >> 20} MB to decode, and {limits.decode_bytes >> 20} are allowed"
             )
             raise Refused(422, "too_many_pixels", f"{message}; send a smaller one, or a baseline JPEG")
-    return sum(image.decode_bytes for image in images)
+    return max(sum(image.decode_bytes for image in images), limits.small_decode_bytes + 1 if drawn else 0)

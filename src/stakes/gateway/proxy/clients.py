@@ -96,20 +96,25 @@ def parse_keys(lines: Iterable[str]) -> tuple[ClientKey, ...]:
 
 
 class Rate:
-    """An amount per minute: it flows in evenly, and at most a minute's worth waits to be taken."""
+    """An amount per minute: it flows in evenly, and at most a minute's worth waits to be taken.
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most, self._clock = per_minute, clock
-        self._level, self._at = float(per_minute), clock()
+    ``processes``: how many share it; each has an equal part.
+    """
+
+    def __init__(
+        self, per_minute: int, clock: Callable[[], float] = time.monotonic, processes: Callable[[], int] = lambda: 1
+    ) -> None:
+        self._per_minute, self._clock, self._processes = per_minute, clock, processes
+        self._level, self._at = per_minute / processes(), clock()
 
     def take(self, amount: int) -> float:
         """0 and take it, or the seconds until it can be taken; more than a minute's worth waits for a full minute."""
-        now = self._clock()
-        self._level = min(self._most, self._level + (now - self._at) * self._most / 60)
+        now, most = self._clock(), self._per_minute / self._processes()
+        self._level = min(most, self._level + (now - self._at) * most / 60)
         self._at = now
-        lacking = min(amount, self._most) - self._level
+        lacking = min(amount, most) - self._level
         if lacking > 1e-9:
-            return 60 * lacking / self._most
+            return 60 * lacking / most
         self._level -= amount
         return 0.0
 
@@ -121,10 +126,12 @@ class Rate:
 class Client:
     """One key and what it may still take in this minute; used on the event loop only."""
 
-    def __init__(self, key: ClientKey, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, key: ClientKey, clock: Callable[[], float] = time.monotonic, processes: Callable[[], int] = lambda: 1
+    ) -> None:
         self.key, self.name = key, key.name
-        self._requests = None if key.rpm is None else Rate(key.rpm, clock)
-        self._tokens = None if key.tpm is None else Rate(key.tpm, clock)
+        self._requests = None if key.rpm is None else Rate(key.rpm, clock, processes)
+        self._tokens = None if key.tpm is None else Rate(key.tpm, clock, processes)
 
     def admit(self) -> None:
         """Count a request; 429 beyond the limit."""
@@ -152,11 +159,14 @@ class Authenticator:
     """Knows the gateway's own keys; without any, every client is admitted and the upstream decides.
 
     ``upstream`` is the authorization that the upstream gets instead of the client's, if any. With keys of its own the
-    gateway never shows a client's credentials to the upstream.
+    gateway never shows a client's credentials to the upstream. ``processes``: how many share the limits of a key.
     """
 
-    def __init__(self, client_keys: Iterable[str], upstream_key: str | None) -> None:
+    def __init__(
+        self, client_keys: Iterable[str], upstream_key: str | None, processes: Callable[[], int] = lambda: 1
+    ) -> None:
         self._clients: list[Client] = []
+        self._processes = processes
         self.replace(client_keys, upstream_key)
         self.own = bool(self._clients)
         self.replaces = self.own or self.upstream is not None
@@ -164,7 +174,7 @@ class Authenticator:
     def replace(self, client_keys: Iterable[str], upstream_key: str | None) -> None:
         """Use these keys from now on; a key with the same limits keeps what it has taken in this minute."""
         kept = {client.key: client for client in self._clients}
-        self._clients = [kept.get(key) or Client(key) for key in parse_keys(client_keys)]
+        self._clients = [kept.get(key) or Client(key, processes=self._processes) for key in parse_keys(client_keys)]
         self.upstream = f"Bearer {upstream_key}".encode() if upstream_key else None
 
     def check(self, headers: Mapping[bytes, bytes]) -> Client | None:

@@ -2,14 +2,13 @@
 
     plan = await preparer.prepare("chat", body, ClientHints(tiers=("high",)))
 
-Reading and measuring run in the workers, then fitting and writing. The controller is called in between, on the event
-loop, because it must see one request after the other.
+Reading, measuring, fitting and writing run in the workers; the controller sees requests in order, on the event loop.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Event
 from typing import Protocol
 
@@ -163,7 +162,8 @@ class Preparer:
         return plan
 
     async def _prepare(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> None:
-        call, choice = await self.workers.run_for(len(body), self._read, plan, body, hints)
+        size = len(body) if self.pdfs is None else self.pdfs.work_size(body)
+        call, choice = await self.workers.run_for(size, self._read, plan, body, hints)
         plan.unmeasured = call.count
         if not plan.unmeasured:
             return
@@ -185,8 +185,8 @@ class Preparer:
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
             if call.pages and refs:
-                fit = self.workers.run(self.fit, call, refs, images, plan.natives, policy.family, self._observing)
-                plan.body, fitted = await fit
+                work, size = partial(self.fit, call, refs, images), decode_bytes(images, self._settings)
+                plan.body, fitted = await self.workers.run_for(size, work, plan.natives, policy.family, self._observing)
         else:
             decoded = decode_bytes(images, self._settings)
             plan.ask_grant(choice, [image.limit for image in images], keys)

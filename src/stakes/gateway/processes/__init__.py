@@ -1,0 +1,1 @@
+"""One gateway in several processes of one host."""

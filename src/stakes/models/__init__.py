@@ -14,6 +14,7 @@ ARCHITECTURES = {
     "qwen2_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen2-vl"),
     "qwen2_5_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen2.5-vl"),
     "qwen3_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen3-vl"),
+    "qwen3_vl_moe": ("stakes.models.local.qwen_vl:QwenVL", "qwen3-vl"),
     "llava_onevision": ("stakes.models.local.llava_onevision:LlavaOneVision", "llava-onevision"),
 }
 # name before a colon -> loader; in a package below this one, so imported by name

@@ -20,6 +20,14 @@ from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import ActuatorName
 
 WHOLE = 100_000_000  # parameters up to which every one is hashed; a second on two cores
+RULES = (  # settings of a generation_config that greedy decoding honors, in the order of ``generate``
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "bad_words_ids",
+    "min_new_tokens",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+)
 SAMPLED = 4096  # values of each tensor of a larger model: training changes all values of a tensor, not a few
 
 
@@ -88,6 +96,7 @@ def identity(model: Any) -> dict[str, str]:
         raise BadInput(f"{type(model).__name__} has no identity; give it a method identity() -> dict of readable parts")
     processor, generation = model.processor, getattr(model.model, "generation_config", None)
     decoding = {key: getattr(generation, key, None) for key in ("eos_token_id", "repetition_penalty")}
+    decoding |= {key: value for key in RULES if (value := getattr(generation, key, None))}
     pixels = processor.images.to_dict() if hasattr(processor.images, "to_dict") else repr(processor.images)
     return {
         "family": family_of(model),

@@ -45,6 +45,8 @@ class ModelName(BaseModel):
     """The longest answer, where it is not the model's default."""
     actuator: ActuatorName | None = None
     """How budgets reach it, where that is not by resizing."""
+    family: str | None = None
+    """What counts the tokens of a model on this machine, where its type does not say it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -53,9 +55,8 @@ class ModelName(BaseModel):
 
     @model_serializer
     def _as_json(self) -> str | dict[str, str | int]:
-        more = {
-            key: value for key in ("endpoint", "max_tokens", "actuator") if (value := getattr(self, key)) is not None
-        }
+        names = ("endpoint", "max_tokens", "actuator", "family")
+        more = {key: value for key in names if (value := getattr(self, key)) is not None}
         return {"name": self.name, **more} if more else self.name
 
     def __str__(self) -> str:

@@ -140,7 +140,7 @@ def view(tokens: int, device: str) -> LayerView:
     hidden = torch.randn(tokens + TEXT, WIDTH, generator=dice).to(device)
     turn = torch.rand(tokens + TEXT, WIDTH // HEADS, generator=dice).to(device)
     every = torch.arange(tokens + TEXT, device=device)
-    return LayerView(1, [layer, layer], hidden, hidden, turn, turn, every[:tokens], every, hidden)
+    return LayerView(1, [layer, layer], hidden, hidden, turn, turn, every[:tokens], every, hidden, torch.nn.Identity())
 
 
 def selection(name: str, device: str, tokens: int) -> Work:

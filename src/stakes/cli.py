@@ -18,6 +18,7 @@ from stakes.commands.doctor import doctor
 from stakes.commands.envoy import envoy
 from stakes.commands.evaluate import evaluate
 from stakes.commands.explain import explain
+from stakes.commands.families import families
 from stakes.commands.plan import plan
 from stakes.commands.report import report
 from stakes.commands.reproduce import reproduce
@@ -37,6 +38,7 @@ app.command()(plan)
 app.command()(explain)
 app.command()(reproduce)
 app.command()(tokens)
+app.command()(families)
 app.add_typer(data.app, name="data")
 app.add_typer(signal.app, name="signal")
 app.command()(calibrate)

@@ -247,12 +247,13 @@ def test_the_words_reach_the_server(place: Path, server: Server, monkeypatch: py
     server.script = lambda body, n: completion("a", image_usage(seen_tokens(body, 28)))
     words = ("--mean-budget", 30, "--grid", "12,48", "-o", place / "words.json", "--max-tokens", 5)
     more = ("--endpoint-model", "writer", "--key-env", "SERVER_KEY", "--concurrency", 1, "--timeout", 9)
-    stakes("calibrate", place / "cal.jsonl", "--endpoint", server.url, *words, *more)
+    own = ("--family", "patch=14,merge=2,min_pixels=3136,max_pixels=12845056")
+    stakes("calibrate", place / "cal.jsonl", "--endpoint", server.url, *words, *more, *own)
     assert {(body["model"], body["max_tokens"]) for body in server.bodies} == {("writer", 5)}
     assert set(server.authorization) == {"Bearer sk-7"}
     assert server.most_at_once == 1
     assert "sk-7" not in (place / "words.json").read_text() + (place / "words.outcomes.jsonl.meta.json").read_text()
-    assert Policy.load(place / "words.json").family == "qwen2.5-vl"
+    assert Policy.load(place / "words.json").family == "max_pixels=12845056,merge=2,min_pixels=3136,patch=14"
 
 
 def test_a_server_that_is_not_there_is_said_and_nothing_is_written(place: Path) -> None:

@@ -9,9 +9,10 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
+from stakes import cli
 from stakes.commands.tokens import tokens
 from stakes.errors import BadInput, UnknownFamily, UnreadableImage
-from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import count_tokens, families
 from stakes.vision.image.resize import fit
 
 
@@ -76,8 +77,16 @@ def test_a_family_that_resizing_cannot_control_says_what_does() -> None:
 
 def test_bad_input_has_a_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownFamily, match="did you mean 'qwen2.5-vl'"):
-        _run("1654x2339", "--family", "qwen-2.5-vl")
+        _run("1654x2339", "--family", "Qwen2.5-VL")
     with pytest.raises(BadInput, match="width must be"):
         _run("0x100")
     with pytest.raises(UnreadableImage):
         _run(str(tmp_path / "nothing.png"))
+
+
+def test_families_lists_every_family_with_the_tokens_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["families", "--json", "--width", "850", "--height", "1100"])
+    rows = {row["family"]: row for row in json.loads(capsys.readouterr().out)["families"]}
+    assert set(rows) == set(families())
+    assert rows["qwen2.5-vl"]["tokens"] == count_tokens("qwen2.5-vl", 850, 1100)

@@ -115,10 +115,49 @@ def test_a_plugin_that_returns_something_else_is_an_error(package: str) -> None:
         named_signal("urgent_signal:broken", COSTS)
 
 
-@pytest.mark.parametrize("word", ["", "nothing", "no.such.module:Class", "urgent_signal:Missing", "os:nothing"])
+@pytest.mark.parametrize("word", ["", "nothing", "no-such-module:Class", "keywords:"])
 def test_an_unknown_name_lists_the_known_ones(word: str, package: str) -> None:
     with pytest.raises(BadInput, match="requests, requests:FILE, keywords"):
         named_signal(word, COSTS)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        (
+            "no.such.module:Class",
+            r"the signal no.such.module:Class cannot be imported \(No module named 'no'\); install",
+        ),
+        ("urgent_signal:Missing", "urgent_signal has no 'Missing', which the signal urgent_signal:Missing names"),
+        ("os:nothing", "os has no 'nothing'"),
+    ],
+)
+def test_a_class_that_is_not_there_is_named(word: str, message: str, package: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        named_signal(word, COSTS)
+
+
+def test_a_policy_knows_the_package_of_its_signal_and_notices_another(package: str, tmp_path: Path) -> None:
+    tiers = {"high": TierPlan(cost=5, budget=256), "low": TierPlan(cost=1, budget=64)}
+    record = to_dict(named_signal("urgent", COSTS))
+    assert record["package"] == "urgent-signal 1.0"
+    policy = Policy(mean_budget=160, tiers=tiers, signal=record)
+    assert not policy.reads_otherwise
+    older = {key: value for key, value in record.items() if key not in ("package", "source")}
+    assert not Policy(mean_budget=160, tiers=tiers, signal=older).reads_otherwise  # it does not say
+    (tmp_path / "urgent_signal.py").write_text(PLUGIN + "# changed\n")
+    assert Policy(mean_budget=160, tiers=tiers, signal=record).reads_otherwise
+
+
+def test_a_plugin_with_the_name_of_a_shipped_signal_is_refused(package: str, tmp_path: Path) -> None:
+    from stakes import plugins
+
+    (tmp_path / "urgent_signal-1.0.dist-info" / "entry_points.txt").write_text(
+        "[stakes.signals]\nkeywords = urgent_signal:Urgent\n"
+    )
+    plugins._installed.cache_clear()
+    with pytest.raises(BadInput, match="offers a signal called 'keywords', which is the name of a shipped one"):
+        named_signal("keywords", COSTS)
 
 
 def test_undecided_belongs_to_the_signal_for_requests() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from stakes.budgets.curve import MOST_TOKENS, Curve, above_floor
 from stakes.budgets.per_request import PerRequestPlan
@@ -22,9 +22,11 @@ from stakes.errors import BadInput
 from stakes.files import write_whole
 from stakes.models.identity import ModelName
 from stakes.signals import KeywordRule, Prompt, Signal, from_dict, to_dict
+from stakes.signals.named import PluginSignal
 from stakes.signals.prompt import text_of
 from stakes.signals.serialize import must_be_given
 from stakes.tiers import at_ratio, expected_costs, own_ratio
+from stakes.vision.geometry import family as named_family
 
 SCHEMA: Literal[2] = 2
 READABLE = (1, 2)
@@ -113,6 +115,11 @@ class Policy(BaseModel):
     _reader: Signal | None = PrivateAttr(default=None)
     _own_reader: Signal | None = PrivateAttr(default=None)
     _curves: dict[str, Curve] = PrivateAttr(default_factory=dict)
+
+    @field_validator("family")
+    @classmethod
+    def _in_one_spelling(cls, family: str) -> str:
+        return named_family(family).name if "=" in family else family  # its numbers in one order: equal digests
 
     @model_validator(mode="before")
     @classmethod
@@ -204,7 +211,9 @@ class Policy(BaseModel):
 
     @property
     def reads_otherwise(self) -> bool:
-        """Whether another signal than the policy's own reads tiers (``use``)."""
+        """Whether another signal than the policy's own reads tiers (``use``), or a plugin that has changed."""
+        if isinstance(self._reader, PluginSignal) and self.signal.get("kind") == "plugin":
+            return not self._reader.is_recorded_in(self.signal)
         return self._own_reader is not None and self._reader is not self._own_reader
 
     def use(self, signal: Signal) -> None:

@@ -28,6 +28,7 @@ from stakes.calibration.arms.plan_file import (
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import (
+    Fingerprint,
     Setting,
     fingerprint_of,
     resumable_outcomes,
@@ -115,7 +116,7 @@ def evaluate(
 ) -> Evaluation:
     """Spend the policy's total in every arm and compare; the log resumes like a calibration's."""
     options = options or EvaluationOptions()
-    setting = options.setting or Setting(policy.mechanism, policy.selector, policy.metric or DEFAULT_METRIC)
+    setting = options.setting or policy_setting(policy)
     if setting.mechanism != policy.mechanism:
         raise BadInput(f"the policy was calibrated by {policy.mechanism}; evaluate it by that, not {setting.mechanism}")
     if policy.selector is not None and setting.selector != policy.selector:
@@ -159,7 +160,10 @@ def evaluate(
         excluded=excluded,
         same_signal=True,
         model=answered_by["model"],
-        differences=_differences(policy, answered_by["model"], same_model, setting.metric, options.read_by),
+        differences=(
+            *_differences(policy, answered_by["model"], same_model, setting.metric, options.read_by),
+            *_another_plugin(policy, fingerprint),
+        ),
     )
 
 
@@ -219,6 +223,17 @@ def regrade(
     )
 
 
+def policy_setting(policy: Policy, selector: str | None = None, metric: str | None = None) -> Setting:
+    """The setting of the policy's calibration, but for what is given; code is never imported because a file names it.
+
+    ``selector``: must be given where the policy's is ``module:Class``.
+    """
+    from stakes.vision.selectors import from_file
+
+    chosen = selector or from_file(policy.selector, ())
+    return Setting(policy.mechanism, chosen, metric or policy.metric or DEFAULT_METRIC)
+
+
 def is_same_model(policy: Policy, digest: str | None) -> bool | None:
     """Whether the policy was calibrated with the model of this digest (``fingerprint.model_digest``); None: not known.
 
@@ -227,6 +242,13 @@ def is_same_model(policy: Policy, digest: str | None) -> bool | None:
     if digest is None or "model:" not in policy.fingerprint:
         return None
     return f"model:{digest}" in policy.fingerprint
+
+
+def _another_plugin(policy: Policy, fingerprint: Fingerprint) -> tuple[str, ...]:
+    """A sentence where the selector's package is not that of the calibration."""
+    if not fingerprint.plugin or f"plugin:{fingerprint.plugin}" in policy.fingerprint:
+        return ()
+    return (f"ANOTHER SELECTOR than the policy's: the package or source of {policy.selector} has changed.",)
 
 
 def _differences(

@@ -53,7 +53,7 @@ def calibrate(
     mechanism: Annotated[str, typer.Option(help="How a budget is realized: resolution or deletion.")] = "resolution",
     selector: Annotated[
         str | None,
-        typer.Option(help="Which tokens deletion keeps, such as redundancy, fastv:layer=2, fastv:count=layers."),
+        typer.Option(help="Which tokens deletion keeps: redundancy, fastv:layer=2, module:Class, …"),
     ] = None,
     metric: Annotated[str, typer.Option(help=inputs.METRIC_HELP)] = DEFAULT_METRIC,
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,

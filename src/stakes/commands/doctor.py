@@ -171,7 +171,7 @@ def _other_actuator(actuator: str, family: str) -> str:
     try:
         good = supported(family)
     except UnknownFamily:
-        return "give one of these with --family"
+        return "give a family of stakes families with --family"
     if not good:
         return f"no --actuator sets the tokens of {family}, so no budget can reach it"
     if actuator in good:

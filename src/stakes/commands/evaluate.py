@@ -42,7 +42,7 @@ def evaluate(
     source: ModelSource,
     arms: Annotated[str, typer.Option(help="Ways of spending the same total.")] = "uniform,content,cost,anti",
     signal: Annotated[str | None, typer.Option(help=f"{inputs.SIGNAL_HELP} Default: the policy's own.")] = None,
-    selector: Annotated[str | None, typer.Option(help="The selector, if an older policy does not name it.")] = None,
+    selector: Annotated[str | None, typer.Option(help="The selector, if the policy has none or a class.")] = None,
     metric: Annotated[
         str | None,
         typer.Option(help=f"{inputs.METRIC_HELP} Default: the policy's, else value; saved answers keep their own."),
@@ -65,8 +65,6 @@ def evaluate(
     """
     from stakes.budgets.policy import Policy
     from stakes.calibration import evaluate as calibration
-    from stakes.evaluation.fingerprint import Setting
-    from stakes.evaluation.grading import DEFAULT_METRIC
     from stakes.evaluation.progress import Progress
     from stakes.evaluation.runner import RunOptions
     from stakes.evaluation.samples import format_joined
@@ -83,7 +81,7 @@ def evaluate(
     else:
         if cost:
             raise BadInput("costs come from the policy; --cost is for saved outcomes, with --outcomes LOG")
-        setting = Setting(rules.mechanism, selector or rules.selector, metric or rules.metric or DEFAULT_METRIC)
+        setting = calibration.policy_setting(rules, selector, metric)
         reader = from_dict(rules.signal) if signal is None else inputs.parse_signal(signal, rules.costs)
         log = policy.with_suffix(".evaluation.jsonl") if log is None else log
         inputs.check_writable(log, samples, policy, inputs.signal_file(signal or ""))

@@ -46,9 +46,7 @@ Endpoint = Annotated[
 EndpointModel = Annotated[str | None, _server(help="The model to ask. Default: the only one there.")]
 EndpointFamily = Annotated[
     str | None,
-    _server(
-        help="The model's family, such as qwen3-vl, which sets its tokens. Default: qwen2.5-vl; with --model, its own."
-    ),
+    _server(help="The model's family, such as qwen3-vl, or its numbers. Default: qwen2.5-vl; with --model, its own."),
 ]
 KeyEnv = Annotated[str | None, _server(help="The environment variable that holds the API key.")]
 Concurrency = Annotated[int | None, _server(help="Concurrent requests. Default: 8.")]

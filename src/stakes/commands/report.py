@@ -52,6 +52,7 @@ def report(
         from stakes.evaluation.fingerprint import model_digest
         from stakes.models import load
         from stakes.models.base import DEFAULT_SELECTOR
+        from stakes.vision.selectors import from_file
 
         if found.policy.mechanism != "deletion" or source is None:
             raise BadInput("--model draws the tokens that deletion keeps; it needs a deletion policy and its images")
@@ -60,7 +61,8 @@ def report(
             then = "another one" if found.policy.model is None else found.policy.model
             note = f"Kept tokens are drawn by ANOTHER MODEL than the policy's: {model}; it was calibrated with {then}."
             found = replace(found, notes=(note, *found.notes))
-        names = list(dict.fromkeys([found.policy.selector or DEFAULT_SELECTOR, *(selector or ())]))
+        own = from_file(found.policy.selector, selector or ()) or DEFAULT_SELECTOR
+        names = list(dict.fromkeys([own, *(selector or ())]))
     text = report_html(found, source, model=drawn, selectors=names, pricing=Pricing(price_per_million, images))
     try:
         target.write_text(text, encoding="utf-8")

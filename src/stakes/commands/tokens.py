@@ -13,7 +13,7 @@ _SIZE = re.compile(r"(\d{1,10})\s*[x×X]\s*(\d{1,10})")
 
 def tokens(
     image: Annotated[str, typer.Argument(help="An image file, or a size such as 1654x2339.")],
-    family: Annotated[str, typer.Option(help="The model family, such as qwen2.5-vl, pixtral, claude.")] = "qwen2.5-vl",
+    family: Annotated[str, typer.Option(help="The model family, such as pixtral, or its numbers.")] = "qwen2.5-vl",
     budget: Annotated[int | None, typer.Option(help="Visual tokens that the image may take.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -38,6 +38,7 @@ IN_WORDS = {
     "model.pixels": "other image processing",
     "model.words": "another vocabulary",
     "model.decoding": "other settings of decoding",
+    "selector.source": "another source of the selector",
 }
 """Parts that are stored as digests, which mean nothing to a person."""
 _DIGEST = re.compile("[0-9a-f]{12}")
@@ -63,12 +64,11 @@ class Setting:
         if self.mechanism == "resolution" and self.selector is not None:
             raise BadInput("a selector says which tokens deletion keeps; give the mechanism deletion with it")
         if self.mechanism == "deletion":
-            from stakes.vision.selectors import SELECTORS, make
+            from stakes.vision.selectors import make, split
 
             object.__setattr__(self, "selector", self.selector or DEFAULT_SELECTOR)
-            if str(self.selector).partition(":")[0] not in SELECTORS:
-                raise BadInput(f"no selector is called {self.selector!r}; there are {', '.join(SELECTORS)}")
-            if ":" in str(self.selector):  # its options are checked now, not at the first answer
+            split(str(self.selector))  # refuses an unknown name
+            if str(self.selector) != DEFAULT_SELECTOR:  # class and options are checked now, not at the first answer
                 with suppress(ImportError):  # without torch, loading the model says what to install
                     make(str(self.selector))
 
@@ -103,8 +103,15 @@ class Fingerprint:
         """The digest of the model."""
         return _model_digest(self.parts)
 
+    @property
+    def plugin(self) -> str:
+        """The digest of the package and source of a selector that does not ship with stakes; else empty."""
+        parts = {key: value for key, value in self.parts.items() if key.startswith("selector.")}
+        return json_digest(parts)[:16] if parts else ""
+
     def __str__(self) -> str:
-        return f"data:{self.data} model:{self.model} run:{self.run}"
+        plugin = f" plugin:{self.plugin}" if self.plugin else ""
+        return f"data:{self.data} model:{self.model}{plugin} run:{self.run}"
 
 
 def model_digest(model: Any) -> str:
@@ -133,12 +140,20 @@ def fingerprint_of(samples: Sequence[Sample], model: Any, setting: Setting) -> F
             **{f"model.{key}": value for key, value in identity(model).items()},
             "mechanism": setting.requested,
             "selector": str(setting.selector),
+            **{f"selector.{key}": value for key, value in _plugin(setting).items()},
             "metric": setting.metric,
             "suffix": SUFFIX,
         },
         {sample.id: sample.tier for sample in samples},
         {sample.id: sample.document for sample in samples},
     )
+
+
+def _plugin(setting: Setting) -> dict[str, str]:
+    """Package and source of a selector that does not ship with stakes."""
+    from stakes.vision.selectors import plugin_identity
+
+    return plugin_identity(setting.selector) if setting.selector is not None else {}
 
 
 def resumable_outcomes(log: Path, fingerprint: Fingerprint, other_log: str = OTHER_LOG) -> list[Outcome]:

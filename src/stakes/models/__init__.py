@@ -20,11 +20,25 @@ ARCHITECTURES = {
 # model_type of a checkpoint that is run by stock ``generate``, by resolution alone -> its family, where the type has
 # one: a llava may have any encoder, and the tiles of an smolvlm differ by checkpoint
 FAMILIES = {
+    "deepseek_ocr2": "deepseek-ocr-2",
     "gemma3": "gemma3",
+    "gemma3n": "gemma3n",
     "gemma4": "gemma4",
+    "glm46v": "glm-4.6v",
+    "glm4v": "glm-4.1v",
+    "glm4v_moe": "glm-4.5v",
     "idefics3": "idefics3",
     "internvl": "internvl",
+    "kimi_k25": "kimi-k2.5",
+    "lfm2_vl": "lfm2-vl",
+    "llama4": "llama4",
+    "llava_next": "llava-next",
+    "minicpmv4_6": "minicpm-v-4.6",
+    "minicpmv4_7": "minicpm-v-4.7",
     "mistral3": "mistral3",
+    "paddleocr_vl": "paddleocr-vl",
+    "qwen3_5": "qwen3.5",
+    "qwen3_5_moe": "qwen3.5",
 }
 # name before a colon -> loader; in a package below this one, so imported by name
 LOADERS = {"ocr": "stakes.legibility.model:load_ocr"}

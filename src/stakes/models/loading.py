@@ -19,7 +19,6 @@ from stakes.errors import BadInput
 from stakes.models import ARCHITECTURES, FAMILIES, LOADERS, load, named_object
 from stakes.models.base import MAX_NEW_TOKENS
 from stakes.models.embedded import SHIPPED
-from stakes.vision.geometry import families
 from stakes.vision.geometry import family as named_family
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _family(name: str, config: Any, given: str | None) -> str:
     if family is None:
         raise BadInput(
             f"{name!r} is a {kind}, and its type does not say how its tokens are counted; give the family that counts "
-            f"them with --family, one of {', '.join(families())}"
+            "them with --family (`stakes families` lists them)"
         )
     return named_family(family).name
 

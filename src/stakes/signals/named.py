@@ -15,11 +15,9 @@ serves such a policy gives the signal again.
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
+from stakes import plugins
 from stakes.errors import BadInput
 from stakes.signals.base import Reading, Signal
 from stakes.signals.keywords import KeywordRule, read_keywords
@@ -30,12 +28,14 @@ from stakes.signals.task import TaskIdentity
 from stakes.tiers import extremes
 
 GROUP = "stakes.signals"
+SHIPPED = ("requests", "keywords", "task", "learned", "judge", "tier", "train")
 NAMES = "requests, requests:FILE, keywords, keywords:FILE, task:MAP, learned:FILE, or module:Class"
 
 
 def named_signal(word: str, costs: Mapping[str, float], undecided: str | None = None) -> Signal:
     """The signal of a name; ``costs``: by tier; ``undecided``: the tier of what ``requests`` does not recognise."""
     kind, _, rest = word.partition(":")
+    plugins.check_clash(kind, GROUP, shipped=kind in SHIPPED)
     tiers = by_cost(costs)
     if kind == "requests":
         return RequestSignal.load(rest, tiers, undecided) if rest else RequestSignal(tiers, undecided=undecided)
@@ -50,7 +50,7 @@ def named_signal(word: str, costs: Mapping[str, float], undecided: str | None = 
         return TaskIdentity(read_task_map(rest), most_expensive=tiers[0])
     if kind == "learned" and rest:
         return LearnedSignal.load(rest)
-    if rest or word in entry_points(group=GROUP).names:
+    if plugins.is_code(word) or is_installed(word):
         return PluginSignal(word, tiers)
     raise BadInput(f"no signal is called {word!r}; give {NAMES}")
 
@@ -81,7 +81,8 @@ class PluginSignal:
 
     def __init__(self, name: str, tiers: Sequence[str]) -> None:
         self.name, self.tiers = name, tuple(tiers)
-        factory = _factory(name)
+        factory = plugins.load(name, GROUP)
+        self.identity = plugins.identity(name, GROUP)
         try:
             self._inner = factory(list(self.tiers))
         except Exception as error:
@@ -99,22 +100,16 @@ class PluginSignal:
             )
         return reading
 
+    def is_recorded_in(self, data: Mapping[str, object]) -> bool:
+        """Whether a file's record is of this signal; a record without package and source says nothing of them."""
+        known = {key: data[key] for key in ("name", "package", "source") if key in data}
+        return known.items() <= self.to_dict().items()
+
     def to_dict(self) -> dict[str, object]:
-        """Its name and tiers."""
-        return {"kind": "plugin", "name": self.name, "tiers": list(self.tiers)}
+        """Its name and tiers, and which package and source it was."""
+        return {"kind": "plugin", "name": self.name, "tiers": list(self.tiers), **self.identity}
 
 
 def is_installed(name: object) -> bool:
     """Whether a package offers a signal of this name as an entry point."""
-    return isinstance(name, str) and name in entry_points(group=GROUP).names
-
-
-def _factory(name: str) -> Any:
-    """What an entry point or ``module:attribute`` names."""
-    if is_installed(name):
-        return entry_points(group=GROUP)[name].load()
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadInput(f"no signal is called {name!r} ({error}); give {NAMES}") from None
+    return isinstance(name, str) and name in plugins.installed(GROUP)

@@ -204,7 +204,7 @@ def test_the_greedy_order_equals_the_reference_on_the_same_distances(count: int,
     distances = grid_distances(*max_min.cosines(features))
     start = int(np.argmax((distances.double().mean(1) + 0.5).floor().cpu().numpy()))
     rows = distances.cpu().numpy()
-    expected = reference._greedy(lambda i: rows[i], count, keep, start).tolist()
+    expected = reference._greedy(lambda i: rows[i], count, keep, [start]).tolist()
     (ranking,) = max_min.rank([features], keep)
     assert ranking.tolist() == expected
     if count < 4000:

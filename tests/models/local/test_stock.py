@@ -16,14 +16,14 @@ from stakes.gateway.local_server.app import load_served
 from stakes.models import Request
 from stakes.models.identity import identity, native_tokens
 from stakes.models.local.stock import StockVLM
-from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import count_tokens, families
 from stakes.vision.image.resize import fitted_size
 
 # type -> the family of its tokens, None where the type says it
-TYPES = {"paddleocr_vl": "qwen2.5-vl", "llava": "gemma3", "gemma3": None, "idefics3": None}
+TYPES = {"paddleocr_vl": None, "llava": "llava-1.5", "llava_next": None, "gemma3": None, "idefics3": None}
 TEMPLATE = QWEN.replace("<|vision_start|>", "").replace("<|vision_end|>", "")
 IMAGE = "<|image_pad|>"
-CLIP = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+CLIP: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
 def _tokenizer() -> Any:
@@ -42,18 +42,21 @@ def _parts(kind: str) -> tuple[Any, Any]:
     """A configuration and a processor with the geometry of the published ones."""
     words, text, at = _tokenizer(), text_config(), {"image_token_id": token_id(IMAGE)}
     if kind == "paddleocr_vl":
-        images = tf.PaddleOCRVLImageProcessorPil(size={"shortest_edge": 3136, "longest_edge": 1003520})
+        images = tf.PaddleOCRVLImageProcessorPil()
         text |= {"head_dim": 8, "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}}
         vision = CLIP | {"patch_size": 14, "spatial_merge_size": 2}
         ids = at | {"vision_start_token_id": token_id("<|vision_start|>")}
         made = tf.PaddleOCRVLConfig(text_config=text, vision_config=vision, **ids)
         return made, tf.PaddleOCRVLProcessor(images, words, chat_template=TEMPLATE)
-    if kind == "llava":  # 16 x 16 patches of a fixed size, as many as Gemma 3 has
-        images = tf.CLIPImageProcessorPil(size={"shortest_edge": 224}, crop_size={"height": 224, "width": 224})
-        vision = CLIP | {"model_type": "clip_vision_model", "image_size": 224, "patch_size": 14}
-        made = tf.LlavaConfig(text_config={"model_type": "llama", **text}, vision_config=vision, **at)
+    if kind in ("llava", "llava_next"):
+        size = {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}}
+        vision = CLIP | {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14}
+        both = {"text_config": {"model_type": "llama", **text}, "vision_config": vision, **at}
         more = {"patch_size": 14, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
-        return made, tf.LlavaProcessor(images, words, chat_template=TEMPLATE, image_token=IMAGE, **more)
+        more |= {"tokenizer": words, "chat_template": TEMPLATE, "image_token": IMAGE}
+        if kind == "llava":
+            return tf.LlavaConfig(**both), tf.LlavaProcessor(tf.CLIPImageProcessorPil(**size), **more)
+        return tf.LlavaNextConfig(**both), tf.LlavaNextProcessor(tf.LlavaNextImageProcessorPil(**size), **more)
     if kind == "gemma3":
         images = tf.Gemma3ImageProcessorPil(size={"height": 224, "width": 224})
         vision = CLIP | {"image_size": 224, "patch_size": 14, "vision_use_head": False}
@@ -103,7 +106,7 @@ def test_an_answer_is_that_of_stock_generate_and_its_tokens_are_the_familys(
     kind: str, folders: dict[str, Path]
 ) -> None:
     model = _load(folders, kind)
-    image = picture(280, 224)
+    image = picture(400, 100)
     whole = tf.AutoProcessor.from_pretrained(folders[kind])
     content = [{"type": "image", "image": image}, {"type": "text", "text": "What is it? Answer briefly."}]
     inputs = whole.apply_chat_template(
@@ -120,21 +123,23 @@ def test_an_answer_is_that_of_stock_generate_and_its_tokens_are_the_familys(
     logprobs = [float(step[0].log_softmax(-1)[token]) for step, token in zip(out.logits, stock, strict=True)]
     (answer,) = model.answer([Request(image, "What is it?")])
     assert answer.text == whole.tokenizer.decode(stock, skip_special_tokens=True).strip()
-    assert answer.realised_tokens == answer.native_tokens == count_tokens(model.family, 280, 224)
-    assert answer.realised_tokens == native_tokens(model, 280, 224, "resolution")
+    assert answer.realised_tokens == answer.native_tokens == count_tokens(model.family, 400, 100)
+    assert answer.realised_tokens == native_tokens(model, 400, 100, "resolution")
     assert answer.confidence == pytest.approx(math.exp(sum(logprobs) / len(logprobs)), abs=1e-5)
     assert identity(model)["family"] == model.family
-    other = model.answer([Request(picture(280, 224, seed=3), "What is it?")])[0]
+    other = model.answer([Request(picture(400, 100, seed=3), "What is it?")])[0]
     assert other.confidence != answer.confidence, "the image is read"
 
 
-def test_a_budget_resizes_the_image(folders: dict[str, Path]) -> None:
-    model = _load(folders, "paddleocr_vl")
-    answers = model.answer([Request(picture(280, 224), "What is it?", budget) for budget in (24, 48, None)])
-    sizes = [fitted_size(280, 224, budget, "qwen2.5-vl").tokens for budget in (24, 48)]
-    assert [answer.realised_tokens for answer in answers] == [*sizes, 80]
-    assert [answer.native_tokens for answer in answers] == [80, 80, 80]
-    assert 0 < sizes[0] <= 24 < sizes[1] <= 48
+@pytest.mark.parametrize(("kind", "low", "high"), [("paddleocr_vl", 240, 350), ("llava_next", 1200, 2000)])
+def test_a_budget_resizes_the_image(kind: str, low: int, high: int, folders: dict[str, Path]) -> None:
+    model = _load(folders, kind)
+    answers = model.answer([Request(picture(620, 700), "What is it?", budget) for budget in (low, high, None)])
+    native = count_tokens(model.family, 620, 700)
+    sizes = [fitted_size(620, 700, budget, model.family).tokens for budget in (low, high)]
+    assert [answer.realised_tokens for answer in answers] == [*sizes, native]
+    assert [answer.native_tokens for answer in answers] == [native] * 3
+    assert 0 < sizes[0] <= low < sizes[1] <= high < native
 
 
 @pytest.mark.parametrize("mechanism", ["deletion", "zero-mask"])
@@ -154,21 +159,25 @@ def test_a_family_that_counts_otherwise_is_an_error_with_both_numbers(folders: d
     with pytest.raises(LedgerBreach, match=f"takes {size.tokens} tokens in qwen3-vl, and .* processor wrote [1-9]"):
         wrong.answer([Request(picture(640, 640), "What?", 100)])
     wrong = models.load(str(folders["llava"]), device="cpu", family="pixtral")
-    with pytest.raises(LedgerBreach, match="processor wrote 256"):
+    with pytest.raises(LedgerBreach, match="processor wrote 576"):
         wrong.answer([Request(picture(64, 64), "What?")])
 
 
 def test_a_type_without_a_family_of_its_own_asks_for_one(folders: dict[str, Path]) -> None:
-    with pytest.raises(
-        BadInput, match=r"is a llava, .* give the family that counts them with --family, one of qwen2-vl"
-    ):
+    with pytest.raises(BadInput, match=r"is a llava, .* give the family that counts them with --family"):
         models.load(str(folders["llava"]), device="cpu")
+
+
+def test_every_type_with_a_family_is_known_to_transformers_and_to_the_table() -> None:
+    kinds = tf.models.auto.modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    assert {*models.FAMILIES} <= {*kinds} - {*models.ARCHITECTURES}
+    assert {*models.FAMILIES.values()} <= {*families()}
 
 
 def test_the_family_is_part_of_the_models_name(folders: dict[str, Path]) -> None:
     named = _load(folders, "llava").named
     assert named is not None
-    assert named.model_dump() == {"name": str(folders["llava"]), "max_tokens": 6, "family": "gemma3"}
+    assert named.model_dump() == {"name": str(folders["llava"]), "max_tokens": 6, "family": "llava-1.5"}
 
 
 def test_a_processor_that_needs_torchvision_says_so(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

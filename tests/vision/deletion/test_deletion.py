@@ -18,6 +18,7 @@ from stakes.vision.deletion.exact import Batch, PromptTensors, Selection, delete
 from stakes.vision.deletion.inside_layers import dropping
 from stakes.vision.selectors import SELECTORS, make
 from stakes.vision.selectors.base import Scene, Selector
+from stakes.vision.selectors.dart import DART
 from stakes.vision.selectors.fastv import FastV
 from stakes.vision.selectors.layers import LayerSelector, LayerView, Stage
 
@@ -162,7 +163,7 @@ class Staged(LayerSelector):
         return Selection(torch.arange(len(view.visual)).flip(0)[:keep])
 
 
-@pytest.mark.parametrize("selector", [FastV(), FastV(layer=1, rows="mean"), FastV(layer=3), Staged()], ids=repr)
+@pytest.mark.parametrize("selector", [FastV(), FastV(layer=1, rows="mean"), FastV(layer=3), DART(), Staged()], ids=repr)
 @pytest.mark.parametrize(("family", "attention"), [*((f, "sdpa") for f in DELETABLE), ("qwen3_vl", "eager")])
 @torch.inference_mode()
 def test_in_model_drops_equal_hiding_the_keys_layer_by_layer(

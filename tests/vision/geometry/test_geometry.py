@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stakes.errors import BadInput, UnknownFamily
 from stakes.vision.geometry import count_tokens, families, family, smart_resize
-from stakes.vision.geometry.families import Factor
+from stakes.vision.geometry.factor import Factor
 from stakes.vision.geometry.patches import PaddedPatches
 
 FACTORS = ["qwen2-vl", "qwen2.5-vl", "qwen3-vl"]
@@ -79,9 +79,20 @@ def test_a_page_takes_the_tokens_computed_from_the_sources(name: str, tokens: in
         ("gemini", 1400, 700, 2064),
         ("gemini", 3000, 3000, 4128),
         ("gemini-3", 385, 100, 1120),
+        ("gpt-5-mini", 1024, 1024, 1659),
+        ("gpt-5.5", 3000, 3000, 2500),
+        ("deepseek-ocr", 640, 640, 273),  # 16 rows of 17, and a separator
+        ("deepseek-ocr", 1024, 1448, 903),  # and 2 x 3 tiles: 30 rows of 21
+        ("deepseek-vl2", 384, 384, 421),  # 14 rows of 15 twice, and a separator
+        ("deepseek-vl2", 1654, 2339, 2017),  # 3 x 3 tiles: 42 rows of 43
+        ("kimi-vl", 100, 57, 12),  # padded to 112 x 84
+        ("kimi-vl", 1654, 2339, 1053),  # 4,096 patches before padding
+        ("minicpm-v-2.6", 448, 448, 64),
+        ("minicpm-v-2.6", 1344, 1344, 660),  # ten views of 64, two markers around nine of them, two breaks
+        ("llava-onevision-1.5", 1654, 2339, 4956),
     ],
 )
-def test_hosted_families_follow_their_guides(name: str, width: int, height: int, tokens: int) -> None:
+def test_documented_families_follow_their_guides(name: str, width: int, height: int, tokens: int) -> None:
     assert count_tokens(name, width, height) == tokens
 
 
@@ -98,6 +109,13 @@ def test_claude_gets_the_largest_image_that_fits(width: int, height: int) -> Non
 def test_claude_rejects_what_its_service_rejects() -> None:
     with pytest.raises(BadInput, match="8001x10 .* above 8000 pixels"):
         count_tokens("claude", 8001, 10)
+
+
+def test_families_from_documentation_are_marked_in_the_data() -> None:
+    named = {"llava-onevision-1.5", "kimi-vl", "deepseek-vl2", "deepseek-ocr", "minicpm-v-2.6"}
+    local = {name for name, one in families().items() if one.documented and not one.hosted}
+    assert local == named | {"gemma4-llama.cpp", "gemma4-llama.cpp-1120"}
+    assert all(one.documented for one in families().values() if one.hosted)
 
 
 def test_families_are_dated_data() -> None:
@@ -145,7 +163,10 @@ def test_families_state_how_a_budget_is_realised() -> None:
         "gemma4": "max_soft_tokens",
         "gemini-3": "media_resolution",
     }
-    assert {name for name, one in families().items() if one.refusal} == set(expected)
+    alike = {"internvl3.5", "smolvlm2", "smolvlm2-500m"}
+    fixed = {"llava-1.5", "paligemma", "paligemma-448", "paligemma-896", "gemma3n"}
+    assert {name for name, one in families().items() if one.refusal} == set(expected) | alike | fixed
+    assert all("any setting" in (family(name).refusal or "") for name in fixed)
     for name, parameter in expected.items():
         refusal = family(name).refusal or ""
         assert refusal.startswith(f"{name}: not controllable by resizing; use ")
@@ -157,12 +178,20 @@ def test_uncontrollable_families_do_not_follow_size(name: str) -> None:
     assert len({count_tokens(name, 600 * k, 800 * k) for k in range(1, 8)}) == 1
 
 
-def test_an_unknown_family_names_the_nearest_and_all_others() -> None:
-    with pytest.raises(UnknownFamily, match="unknown family 'Qwen2.5VL'; did you mean 'qwen2.5-vl'\\?") as raised:
-        count_tokens("Qwen2.5VL", 100, 100)
-    assert all(name in str(raised.value) for name in families())
-    with pytest.raises(UnknownFamily, match="unknown family 'zzz'; known families"):
-        family("zzz")
+SPELLINGS = {"Qwen2.5VL": "qwen2.5-vl", "qwen_3_vl": "qwen3-vl", "pixtrl": "pixtral", "GPT4o": "gpt-4o"}
+OTHERS = "zzz qwen9-vl qwen2.6-vl gemma9 gemma4n internvl9 o9 gpt-9 llama minicpm-o intern pixtral2 claude-opus-9"
+
+
+@pytest.mark.parametrize(("typed", "meant"), [*SPELLINGS.items(), ("claued", "claude"), ("smollvlm", "smolvlm")])
+def test_an_unknown_family_names_the_same_in_another_spelling(typed: str, meant: str) -> None:
+    with pytest.raises(UnknownFamily, match=f"unknown family '{typed}'; did you mean '{meant}'\\?"):
+        count_tokens(typed, 100, 100)
+
+
+@pytest.mark.parametrize("typed", [*OTHERS.split(), ""])
+def test_an_unknown_family_is_never_taken_for_another_architecture(typed: str) -> None:
+    with pytest.raises(UnknownFamily, match=f"unknown family '{typed}'; stakes families lists"):
+        family(typed)
 
 
 @pytest.mark.parametrize("side", [0, -1, 1.5, 100.0, "100", None, True, 2**31])

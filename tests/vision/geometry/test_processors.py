@@ -8,12 +8,19 @@ processor, as images, counting the tokens of the text that comes out. Comments s
 import importlib.util
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import pytest
 from PIL import Image
+from tests.vision.geometry.processors import (
+    Built,
+    mine,
+    model_module,
+    or_refusal,
+    sizes,
+    small_tokenizer,
+    without_parts,
+)
 
 from stakes.errors import BadInput
 from stakes.vision.geometry import count_tokens
@@ -21,7 +28,6 @@ from stakes.vision.geometry import count_tokens
 pytest.importorskip("transformers")
 numpy = pytest.importorskip("numpy")
 
-CORNERS = [(1, 1), (6000, 200), (200, 6000), (1, 5000), (5000, 1), (3, 1), (1, 3), (1654, 2339), (28, 28), (384, 384)]
 SIZES = [
     *[(1, 1), (1, 3), (3, 1), (5, 4), (20, 3), (13, 200), (28, 28), (29, 27), (100, 100), (384, 384), (385, 384)],
     *[(300, 200), (448, 448), (449, 447), (512, 300), (640, 480), (700, 1), (1000, 3), (1000, 750), (1024, 100)],
@@ -30,124 +36,76 @@ SIZES = [
 SPLIT = [f"<row_{i}_col_{j}>" for i in range(1, 7) for j in range(1, 7)]
 
 
-def _sizes(count: int, seed: int) -> list[tuple[int, int]]:
-    """Half of the sizes spread evenly from 1x1 to 6000x6000, half by orders of magnitude."""
-    generator = random.Random(seed)
-    even = [(generator.randint(1, 6000), generator.randint(1, 6000)) for _ in range(count // 2)]
-    spread = [(round(6000 ** generator.random()), round(6000 ** generator.random())) for _ in range(count - len(even))]
-    return CORNERS + even + spread
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(f"transformers.models.{name}")
-
-
-def _tokenizer(*specials: str, **named: str) -> Any:
-    """Every special word is one token, and so are two newlines, as in the published tokenizers."""
-    tokenizers, transformers = importlib.import_module("tokenizers"), importlib.import_module("transformers")
-    words = tokenizers.models.WordLevel({"<unk>": 0, "\n": 1, "\n\n": 2}, unk_token="<unk>")
-    tokenizer = tokenizers.Tokenizer(words)
-    tokenizer.add_special_tokens([*named.values(), *specials])
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<unk>", extra_special_tokens=named
-    )
-
-
-def _without_parts(processor: Any) -> Any:
-    """The same class without a video processor or a feature extractor (they need torchvision)."""
-
-    def check(self: Any, name: str, part: Any) -> Any:
-        return None if part is None else processor.check_argument_for_proper_class(self, name, part)
-
-    return type(processor.__name__, (processor,), {"check_argument_for_proper_class": check})
-
-
-@dataclass
-class Built:
-    """A real processor, the word that stands for an image in its prompts, and what it adds that is no visual token."""
-
-    processor: Any
-    image: str
-    around: int = 0
-
-    def really(self, width: int, height: int) -> int:
-        """Run the whole processor on an image and count the tokens of its text."""
-        image = Image.new("RGB", (width, height))
-        out = self.processor(text=[self.image], images=[image], do_rescale=False, do_normalize=False, resample=0)
-        return len(out["input_ids"][0]) - self.around
-
-    def counted(self, width: int, height: int, **kwargs: int) -> int:
-        """Ask the processor's own counter."""
-        data = self.processor._get_num_multimodal_tokens(image_sizes=[(height, width)], **kwargs)
-        return int(data["num_image_tokens"][0])
-
-
 def _qwen(module: str, name: str, patch: int, least: int, most: int) -> Built:
     size = {"shortest_edge": least, "longest_edge": most}
-    images = _module("qwen2_vl.image_processing_pil_qwen2_vl").Qwen2VLImageProcessorPil(patch_size=patch, size=size)
-    words = _tokenizer("<|vision_start|>", "<|vision_end|>", image_token="<|image_pad|>", video_token="<|video_pad|>")
-    processor = _without_parts(getattr(_module(f"{module}.processing_{module}"), name))
+    images = model_module("qwen2_vl.image_processing_pil_qwen2_vl").Qwen2VLImageProcessorPil(
+        patch_size=patch, size=size
+    )
+    words = small_tokenizer(
+        "<|vision_start|>", "<|vision_end|>", image_token="<|image_pad|>", video_token="<|video_pad|>"
+    )
+    processor = without_parts(getattr(model_module(f"{module}.processing_{module}"), name))
     return Built(processor(images, words, None), "<|image_pad|>")
 
 
 def _llava() -> Built:
-    images = _module("llava_onevision.image_processing_pil_llava_onevision").LlavaOnevisionImageProcessorPil()
-    words = _tokenizer(image_token="<image>", video_token="<video>")
-    processor = _without_parts(_module("llava_onevision.processing_llava_onevision").LlavaOnevisionProcessor)
+    images = model_module("llava_onevision.image_processing_pil_llava_onevision").LlavaOnevisionImageProcessorPil()
+    words = small_tokenizer(image_token="<image>", video_token="<video>")
+    processor = without_parts(model_module("llava_onevision.processing_llava_onevision").LlavaOnevisionProcessor)
     return Built(processor(images, words, None, num_image_tokens=729, vision_feature_select_strategy="full"), "<image>")
 
 
 def _internvl() -> Built:
     size = {"height": 448, "width": 448}
-    images = _module("got_ocr2.image_processing_pil_got_ocr2").GotOcr2ImageProcessorPil(size=size)
+    images = model_module("got_ocr2.image_processing_pil_got_ocr2").GotOcr2ImageProcessorPil(size=size)
     named = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
-    words = _tokenizer(**named, video_token="<video>")
-    processor = _without_parts(_module("internvl.processing_internvl").InternVLProcessor)
+    words = small_tokenizer(**named, video_token="<video>")
+    processor = without_parts(model_module("internvl.processing_internvl").InternVLProcessor)
     return Built(processor(images, words, None), "<IMG_CONTEXT>", around=2)
 
 
 def _idefics3() -> Built:
-    images = _module("idefics3.image_processing_pil_idefics3").Idefics3ImageProcessorPil()
-    words = _tokenizer("<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>", *SPLIT)
-    return Built(_module("idefics3.processing_idefics3").Idefics3Processor(images, words), "<image>")
+    images = model_module("idefics3.image_processing_pil_idefics3").Idefics3ImageProcessorPil()
+    words = small_tokenizer("<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>", *SPLIT)
+    return Built(model_module("idefics3.processing_idefics3").Idefics3Processor(images, words), "<image>")
 
 
 def _smolvlm() -> Built:
     size, tile = {"longest_edge": 2048}, {"longest_edge": 512}
-    pil = _module("smolvlm.image_processing_pil_smolvlm")
+    pil = model_module("smolvlm.image_processing_pil_smolvlm")
     images = pil.SmolVLMImageProcessorPil(size=size, max_image_size=tile)
     specials = ["<fake_token_around_image>", "<end_of_utterance>", "<global-img>", *SPLIT]
-    words = _tokenizer(*specials, image_token="<image>", video_token="<video>")
-    module = _module("smolvlm.processing_smolvlm")
+    words = small_tokenizer(*specials, image_token="<image>", video_token="<video>")
+    module = model_module("smolvlm.processing_smolvlm")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "num2words", module.num2words or str)  # a package for words in video prompts only
-        return Built(_without_parts(module.SmolVLMProcessor)(images, words, None, image_seq_len=64), "<image>")
+        return Built(without_parts(module.SmolVLMProcessor)(images, words, None, image_seq_len=64), "<image>")
 
 
 def _gemma3() -> Built:
     size = {"height": 896, "width": 896}
-    images = _module("gemma3.image_processing_pil_gemma3").Gemma3ImageProcessorPil(size=size)
+    images = model_module("gemma3.image_processing_pil_gemma3").Gemma3ImageProcessorPil(size=size)
     named = {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
-    processor = _module("gemma3.processing_gemma3").Gemma3Processor(images, _tokenizer(**named))
+    processor = model_module("gemma3.processing_gemma3").Gemma3Processor(images, small_tokenizer(**named))
     return Built(processor, "<start_of_image>", around=4)
 
 
 def _gemma4() -> Built:
-    images = _module("gemma4.image_processing_pil_gemma4").Gemma4ImageProcessorPil()
+    images = model_module("gemma4.image_processing_pil_gemma4").Gemma4ImageProcessorPil()
     named = {"image_token": "<|image|>", "boi_token": "<|image>", "eoi_token": "<image|>"}
     sound = {"audio_token": "<|audio|>", "boa_token": "<|audio>", "eoa_token": "<audio|>"}
-    processor = _without_parts(_module("gemma4.processing_gemma4").Gemma4Processor)
-    return Built(processor(None, images, _tokenizer(**named, **sound), None), "<|image|>", around=2)
+    processor = without_parts(model_module("gemma4.processing_gemma4").Gemma4Processor)
+    return Built(processor(None, images, small_tokenizer(**named, **sound), None), "<|image|>", around=2)
 
 
 def _pixtral(patch: int, merge: int, edge: int) -> Built:
-    pil = _module("pixtral.image_processing_pil_pixtral")
+    pil = model_module("pixtral.image_processing_pil_pixtral")
     with pytest.MonkeyPatch.context() as stub:
         if importlib.util.find_spec("torchvision") is None:  # the module asks for it, though the PIL twin is enough
             stub.setitem(importlib.import_module("sys").modules, f"{pil.__package__}.image_processing_pixtral", pil)
-        processor = _module("pixtral.processing_pixtral").PixtralProcessor
+        processor = model_module("pixtral.processing_pixtral").PixtralProcessor
     images = pil.PixtralImageProcessorPil(patch_size=patch, size={"longest_edge": edge})
-    words = _tokenizer("[IMG_BREAK]", "[IMG_END]", image_token="[IMG]")
+    words = small_tokenizer("[IMG_BREAK]", "[IMG_END]", image_token="[IMG]")
     return Built(processor(images, words, patch_size=patch, spatial_merge_size=merge), "[IMG]")
 
 
@@ -181,7 +139,7 @@ def _by_size(name: str, width: int, height: int) -> int:
         processor = built.processor
         patch = processor.patch_size * processor.spatial_merge_size
         image = numpy.broadcast_to(numpy.uint8(0), (3, height, width))
-        size = _module("pixtral.image_processing_pil_pixtral").get_resize_output_image_size(
+        size = model_module("pixtral.image_processing_pil_pixtral").get_resize_output_image_size(
             image, processor.image_processor.size["longest_edge"], patch, "channels_first"
         )
         if 0 in size:
@@ -197,34 +155,19 @@ def _smolvlm_text(rows: int, columns: int) -> int:
     return len(processor.tokenizer(text)["input_ids"])
 
 
-def _or_refusal(count: Callable[[int, int], int], width: int, height: int) -> int | None:
-    """None stands for every error: the processors raise ValueError, TypeError and others."""
-    try:
-        return count(width, height)
-    except Exception:
-        return None
-
-
-def _mine(name: str, width: int, height: int) -> int | None:
-    try:
-        return count_tokens(name, width, height)
-    except BadInput:
-        return None
-
-
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_thousand_sizes_count_as_the_processor_counts_them(name: str) -> None:
-    sizes = _sizes(1000, seed=3)
-    theirs = [_or_refusal(partial(_by_size, name), *size) for size in sizes]
-    assert [_mine(name, *size) for size in sizes] == theirs
+    chosen = sizes(1000, seed=3)
+    theirs = [or_refusal(partial(_by_size, name), *size) for size in chosen]
+    assert [mine(name, *size) for size in chosen] == theirs
     assert theirs.count(None) < 300  # the comparison is of numbers, not of failures
 
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_whole_processors_write_that_many_tokens(name: str) -> None:
     for width, height in SIZES:
-        theirs = _or_refusal(_built(name).really, width, height)
-        assert _mine(name, width, height) == theirs, (width, height)
+        theirs = or_refusal(_built(name).really, width, height)
+        assert mine(name, width, height) == theirs, (width, height)
 
 
 def test_thin_images_break_the_whole_processor_and_are_refused_by_name() -> None:
@@ -235,17 +178,17 @@ def test_thin_images_break_the_whole_processor_and_are_refused_by_name() -> None
         ("pixtral", 2, 6000),
         ("mistral3", 1, 6000),
     ]:
-        assert _or_refusal(_built(name).really, width, height) is None
+        assert or_refusal(_built(name).really, width, height) is None
         with pytest.raises(BadInput, match=f"{width}x{height} .*; crop it"):
             count_tokens(name, width, height)
 
 
 def test_qwen_bounds_are_those_of_the_processor_call() -> None:
     built, generator = _built("qwen2.5-vl"), random.Random(5)
-    for width, height in _sizes(300, seed=4):
+    for width, height in sizes(300, seed=4):
         bounds = {"min_pixels": generator.randint(1, 300_000), "max_pixels": generator.randint(784, 3_000_000)}
-        theirs = _or_refusal(partial(built.counted, **bounds), width, height)
-        assert _or_refusal(partial(count_tokens, "qwen2.5-vl", **bounds), width, height) == theirs
+        theirs = or_refusal(partial(built.counted, **bounds), width, height)
+        assert or_refusal(partial(count_tokens, "qwen2.5-vl", **bounds), width, height) == theirs
     size = {"shortest_edge": 3136, "longest_edge": 576 * 784}
     out = built.processor(text=[built.image], images=[Image.new("RGB", (1654, 2339))], size=size)
     assert len(out["input_ids"][0]) == count_tokens("qwen2.5-vl", 1654, 2339, max_pixels=576 * 784) == 560

@@ -39,7 +39,7 @@ def walked(features: Tensor, count: int) -> list[int]:
     """The reference on the distances that the kernels see, from the largest mean distance on the grid."""
     distances = grid_distances(*max_min.cosines(features))
     start, rows = int(np.argmax(means_of(distances).numpy())), distances.numpy()
-    order = reference._greedy(lambda i: rows[i], len(features), min(count, len(features)), start)
+    order = reference._greedy(lambda i: rows[i], len(features), min(count, len(features)), [start])
     found: list[int] = order.tolist()
     return found
 
@@ -65,7 +65,7 @@ def test_the_selector_on_a_cpu_gives_the_same_order(kind: str) -> None:
         features = page(48, seed, kind)
         units = normalize(features, dim=-1)
         start = reference._farthest_on_average(units)
-        theirs = reference._greedy(reference._rows(units), 48, 20, start).tolist()
+        theirs = reference._greedy(reference._rows(units), 48, 20, [start]).tolist()
         assert max_min.rank([features], 20)[0].tolist() == theirs
 
 

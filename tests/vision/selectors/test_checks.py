@@ -42,6 +42,12 @@ def scene(native: int = 24) -> Scene:
         ("fastv:layer=1.5", "fastv drops before a decoder layer from 1 on, such as layer=2, not 1.5"),
         ("fastv:layer=0", "fastv drops before a decoder layer from 1 on, such as layer=2, not 0"),
         ("fastv:layer=3,layer=4", "selector 'fastv' is given layer twice, in 'layer=3,layer=4'; give it once"),
+        ("dart:layer=0", "dart drops before a decoder layer from 1 on, such as layer=2, not 0"),
+        ("dart:image=0", "dart takes pivots such as image=4,text=4, not image=0,text=4"),
+        ("vispruner:important=2", "vispruner's important share is between 0 and 1, not 2"),
+        ("holov:strips=0", "holov cuts the page into a number of strips such as strips=16, not 0"),
+        ("mmtok:page=no", "mmtok's weight of the page is a number from 0 on, such as page=0.5, not 'no'"),
+        ("prumerge:merge=0", "prumerge takes merge=True or merge=False, not 0"),
         ("sparsevlm:merge=no", "sparsevlm takes merge=True or merge=False, not 'no'"),
     ],
 )

@@ -86,7 +86,7 @@ class GivenScores(SparseVLM):
 
 def view_of(scores: Tensor, hidden: Tensor) -> LayerView:
     every = torch.arange(len(scores))
-    return LayerView(1, [], hidden, hidden, hidden, hidden, every, every, scores[:, None])
+    return LayerView(1, [], hidden, hidden, hidden, hidden, every, every, scores[:, None], torch.nn.Identity())
 
 
 def test_sparsevlm_recycles_the_next_best_into_means_at_the_position_of_their_centers() -> None:

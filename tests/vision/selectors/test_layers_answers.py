@@ -18,7 +18,7 @@ from stakes.vision.selectors.layers import LayerView, Stage
 from stakes.vision.selectors.pyramiddrop import PyramidDrop
 from stakes.vision.selectors.sparsevlm import SparseVLM
 
-SPECS = ["sparsevlm", "sparsevlm:merge=False", "pyramiddrop"]
+SPECS = ["sparsevlm", "sparsevlm:merge=False", "pyramiddrop", "dart"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

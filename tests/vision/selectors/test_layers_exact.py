@@ -151,7 +151,7 @@ def test_all_words_rate_where_all_ratings_are_equal() -> None:
     equal = job.prompt.embeds.clone()
     equal[int(job.prompt.visual.max()) + 1 :] = 0
     every = torch.arange(len(equal))
-    view = LayerView(1, [], equal, equal, equal, equal, job.prompt.visual, every, equal)
+    view = LayerView(1, [], equal, equal, equal, equal, job.prompt.visual, every, equal, torch.nn.Identity())
     assert raters(view).tolist() == list(range(int(job.prompt.visual.max()) + 1, len(equal)))
     end = int(job.prompt.visual.max()) + 1
     with pytest.raises(BadInput, match="this prompt has none"):

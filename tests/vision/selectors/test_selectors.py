@@ -39,10 +39,11 @@ def scene(native: int, seed: int, kind: str = "random", width: int = 12) -> Scen
 
 
 @pytest.mark.parametrize(
-    "name", [*BEFORE, "visionzip:merge=False", "cdpruner:relevance=negated", "redundancy:seed=nearest"]
+    "name",
+    [*BEFORE, "visionzip:merge=False", "cdpruner:relevance=negated", "redundancy:seed=nearest", "holov:strips=5"],
 )
 def test_every_selector_spends_exactly_its_budget_on_any_page(name: str) -> None:
-    """2,400 pages and budgets over eight settings: sorted, unique, exactly the budget, blank paper included."""
+    """300 pages and budgets for each setting: sorted, unique, exactly the budget, blank paper included."""
     generator = np.random.default_rng(7)
     selector: Any = make(name)
     for i in range(300):
@@ -85,7 +86,7 @@ def test_redundancy_takes_every_distinct_token_before_a_duplicate_and_then_the_l
     assert Redundancy().rank(Scene(features), 7).tolist() == [2, 0, 4, 5, 1, 3, 6]
 
 
-@pytest.mark.parametrize("name", ["redundancy", "random", "saliency", "cdpruner"])
+@pytest.mark.parametrize("name", ["redundancy", "random", "saliency", "cdpruner", "divprune", "fastervlm", "mmtok"])
 def test_choices_are_nested_over_budgets(name: str) -> None:
     selector: Any = make(name)
     page = scene(40, 1)
@@ -155,6 +156,17 @@ def test_cdpruner_is_greedy_map_of_the_question_conditioned_kernel(seed: int) ->
     assert CDPruner().rank(page, 8).tolist() == brute_force_map(kernel, 8)
 
 
+def test_cdpruner_goes_on_by_max_min_distance_where_the_rank_of_the_kernel_is_spent() -> None:
+    page = scene(60, 2, width=6)
+    order = CDPruner().rank(page, 60).tolist()
+    units = torch.nn.functional.normalize(page.features, dim=1)
+    distance = 1 - units @ units.T
+    for k in range(6, 60):
+        left = [i for i in range(60) if i not in order[:k]]
+        gaps = distance[left][:, order[:k]].min(1).values
+        assert float(distance[order[k], order[:k]].min()) == pytest.approx(float(gaps.max()), abs=2e-6)
+
+
 def test_cdpruner_needs_a_question() -> None:
     with pytest.raises(BadInput, match="question"):
         CDPruner().select(Scene(torch.randn(4, 3)), 2)
@@ -203,11 +215,11 @@ def test_names_and_options_are_checked() -> None:
 
 
 def test_only_selectors_inside_the_model_can_count_an_average_over_layers() -> None:
-    for name in ("fastv", "sparsevlm", "pyramiddrop"):
+    for name in ("fastv", "dart", "sparsevlm", "pyramiddrop"):
         assert make(f"{name}:count=layers") != make(name) == make(f"{name}:count=left")
         with pytest.raises(BadInput, match=f"^{name} counts .* count=layers, not 'mean'"):
             make(f"{name}:count=mean")
-    for name in set(SELECTORS) - {"fastv", "sparsevlm", "pyramiddrop"}:
+    for name in set(SELECTORS) - {"fastv", "dart", "sparsevlm", "pyramiddrop"}:
         with pytest.raises(BadInput, match=f"'{name}' drops before .* leave count=layers out, .* fastv:count=layers"):
             make(f"{name}:count=layers")
 

@@ -234,7 +234,9 @@ class RowRules:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """[1, V] logits under the rules."""
-        return self.rules(self.ids[None], logits)
+        rules: Any = self.rules  # annotated with tensor types that only constructors give
+        out: Tensor = rules(self.ids[None], logits)
+        return out
 
     def after(self, token: Tensor) -> "RowRules":
         """The rules after one more token."""

@@ -64,7 +64,7 @@ def load_stock_processor(source: str, model_type: str) -> StockProcessor:
     from transformers import AutoProcessor
 
     try:
-        whole: Any = AutoProcessor.from_pretrained(source, backend="pil")
+        whole: Any = AutoProcessor.from_pretrained(source, backend="pil")  # type: ignore[no-untyped-call]
     except (ImportError, OSError, ValueError) as error:
         if "torchvision" not in str(error).lower():
             raise

@@ -32,7 +32,7 @@ class Drops:
     """
 
     def __init__(self, language_model: Any, batch: Batch, selector: LayerSelector, budgets: Sequence[int | None]):
-        self.layers, self.selector = language_model.layers, selector
+        self.layers, self.norm, self.selector = language_model.layers, language_model.norm, selector
         self.implementation: str = language_model.config._attn_implementation
         depth = len(self.layers)
         natives = [int(n) for n in batch.visual.sum(1)]
@@ -101,7 +101,8 @@ class Drops:
             )
             if index in plan:
                 tensors = (own, self.before[row, -length:], own_cos, own_sin)
-                view = LayerView(index, self.layers, *tensors, self.visual[row], self.columns[row], self.inputs[row])
+                whole = (self.visual[row], self.columns[row], self.inputs[row])
+                view = LayerView(index, self.layers, *tensors, *whole, self.norm)
                 own, stays = self._select(row, view, plan[index].keep)
                 own_cos, own_sin = own_cos[stays], own_sin[stays]
             rows.append((own, own_cos, own_sin))

@@ -9,15 +9,16 @@ and markers are among them. Local families are tested against their own Hugging 
     family("smolvlm").refusal                       # 'smolvlm: not controllable by resizing; use size.longest_edge …'
     replace(family("gemma4").formula, max_soft_tokens=560).tokens(1654, 2339)
 
-``families`` holds the table of families and Qwen-VL's rule, ``tiles`` and ``patches`` the other formulas, ``ladder``
-the token counts that AnyRes images can take.
+``families`` holds the table of families, ``factor`` (Qwen-VL), ``tiles``, ``patches`` and ``views`` the formulas,
+``ladder`` the token counts that AnyRes images can take.
 """
 
 import operator
 from dataclasses import replace
 
 from stakes.errors import BadInput
-from stakes.vision.geometry.families import Factor, Family, Formula, families, family, smart_resize
+from stakes.vision.geometry.factor import Factor, smart_resize
+from stakes.vision.geometry.families import Family, Formula, families, family
 from stakes.vision.geometry.families import family as named
 
 __all__ = ["Family", "accepted_size", "count_tokens", "families", "family", "smart_resize", "tokens_as_sent"]
@@ -89,4 +90,6 @@ def _formula(name: str, min_pixels: int | None, max_pixels: int | None) -> Formu
         return known.formula
     if not isinstance(known.formula, Factor):
         raise BadInput(f"{name} takes no {' or '.join(bounds)}; {known.engine_parameter or 'resizing'} sets its tokens")
-    return replace(known.formula, **bounds)
+    least, most = bounds.get("min_pixels"), bounds.get("max_pixels")
+    rule = known.formula
+    return replace(rule, min_pixels=least or rule.min_pixels, max_pixels=most or rule.max_pixels)

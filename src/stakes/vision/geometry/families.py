@@ -4,23 +4,29 @@ The entries are data, in families.json. Local families carry the numbers of a pu
 follow a provider's billing guide; their section has its own date, because these rules change without notice.
 
     family("internvl").refusal     # 'internvl: not controllable by resizing; use max_dynamic_patch …'
+
+A family that is not in the data is described by its numbers, wherever a name may stand:
+
+    family("patch=14,merge=2,min_pixels=3136,max_pixels=1003520")      # Qwen-VL's rule
+    family("tile=448,tiles=6,per_tile=256")                            # InternVL's
+    family("per_image=729")                                            # the same for every image
+    family("like=lfm2-vl,most=4")                                      # a known family with other numbers
 """
 
 import json
-import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from stakes.errors import BadInput, UnknownFamily
-from stakes.vision.geometry.patches import BudgetPatches, EdgePatches, Gemma4, PaddedPatches
+from stakes.errors import UnknownFamily
+from stakes.vision.geometry.factor import Factor
+from stakes.vision.geometry.patches import BudgetPatches, EdgePatches, Fixed, Gemma4, NavitPatches, PaddedPatches
 from stakes.vision.geometry.tiles import AnyRes, AspectTiles, CropTiles, DetailTiles, SplitTiles
-
-MAX_ASPECT = 200  # of an image that a Qwen-VL processor accepts
+from stakes.vision.geometry.views import CanvasTiles, FitTiles, MaskedTiles, PageTiles, Slices, ThumbnailTiles
 
 
 class Formula(Protocol):
@@ -37,7 +43,8 @@ class Family:
     ``engine_parameter`` names what the engine or the API takes to spend fewer tokens on an image. It is the only way
     where ``controllable_by_resizing`` is false. ``factor``, ``min_pixels`` and ``max_pixels`` are set for factor
     families alone: their own resizing is the identity on sizes that are multiples of the factor within those areas.
-    ``version`` is the date on which the source was read.
+    ``version`` is the date on which the source was read. ``documented``: from a guide or other code, and not tested
+    against the family's own processor.
     """
 
     name: str
@@ -47,6 +54,7 @@ class Family:
     source: str
     version: str
     hosted: bool = False
+    documented: bool = False
 
     @property
     def factor(self) -> int | None:
@@ -73,7 +81,8 @@ class Family:
         """Why resizing reaches no budget, and what does instead; None where resizing works."""
         if self.controllable_by_resizing:
             return None
-        return f"{self.name}: not controllable by resizing; use {self.engine_parameter}"
+        way = f"use {self.engine_parameter}" if self.engine_parameter else "every image takes the same, at any setting"
+        return f"{self.name}: not controllable by resizing; {way}"
 
 
 @cache
@@ -85,102 +94,130 @@ def families() -> Mapping[str, Family]:
         for name, entry in data[section]["families"].items():
             known[name] = Family(
                 name,
-                _FORMULAS[entry["formula"]](**entry["numbers"]),
+                _formula(entry["formula"], entry["numbers"]),
                 entry["resizing"],
                 entry["engine_parameter"],
                 entry["source"],
                 version=entry.get("date", data[section]["date"]),
                 hosted=section == "hosted",
+                documented=section == "hosted" or entry.get("basis") == "documentation",
             )
     return MappingProxyType(known)
 
 
+def _formula(kind: str, numbers: dict[str, Any]) -> Formula:
+    if "canvases" in numbers:  # a formula is hashable
+        numbers = {**numbers, "canvases": tuple(map(tuple, numbers["canvases"]))}
+    formula: Formula = _FORMULAS[kind](**numbers)
+    return formula
+
+
 def family(name: str) -> Family:
-    """The family of that name; ``UnknownFamily`` names the closest one and lists all."""
+    """The family of that name; ``UnknownFamily`` names the same name in another spelling, if there is one."""
     known = families()
     if isinstance(name, str) and name in known:
         return known[name]
-    near = get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UnknownFamily(f"unknown family {name!r}; {hint}known families: {', '.join(known)}")
+    if isinstance(name, str) and "=" in name:
+        return _described(name)
+    near = next((one for one in known if _same_but_for_spelling(str(name), one)), None)
+    hint = f"did you mean {near!r}?" if near else f"stakes families lists the known ones, or describe it as {_EXAMPLE}"
+    raise UnknownFamily(f"unknown family {name!r}; {hint}")
 
 
-@dataclass(frozen=True)
-class Factor:
-    """Qwen-VL: one token for each ``factor`` x ``factor`` square of pixels after ``smart_resize``.
-
-    tokens = hw / factor². The markers around the image do not count.
-    """
-
-    factor: int
-    min_pixels: int
-    max_pixels: int
-
-    def grid(self, width: int, height: int) -> tuple[int, int]:
-        """Columns and rows of tokens."""
-        w, h = smart_resize(width, height, self.factor, self.min_pixels, self.max_pixels)
-        return w // self.factor, h // self.factor
-
-    def tokens(self, width: int, height: int) -> int:
-        """Visual tokens of one image."""
-        columns, rows = self.grid(width, height)
-        return columns * rows
+_EXAMPLE = '"patch=14,merge=2,min_pixels=3136,max_pixels=12845056"'
+# The keys of a description, the formula that they stand for, and whether resizing sets its tokens and what else does.
+_DESCRIPTIONS: dict[frozenset[str], tuple[str, bool, str | None]] = {
+    frozenset({"patch", "merge", "min_pixels", "max_pixels"}): ("Factor", True, "max_pixels"),
+    frozenset({"tile", "tiles", "per_tile"}): ("AspectTiles", False, "max_dynamic_patch (transformers: max_patches)"),
+    frozenset({"per_image"}): ("Fixed", False, None),
+}
 
 
-@dataclass(frozen=True)
-class Fixed:
-    """The same number of tokens for every image (Gemini 3 at one media resolution, Gemma 3 without pan-and-scan)."""
-
-    per_image: int
-
-    @property
-    def most_tokens(self) -> int:
-        """The most that any image takes."""
-        return self.per_image
-
-    def tokens(self, width: int, height: int) -> int:  # noqa: ARG002
-        """Billed tokens of one image."""
-        return self.per_image
-
-
-def smart_resize(
-    width: int, height: int, factor: int = 28, min_pixels: int = 56 * 56, max_pixels: int = 28 * 28 * 16384
-) -> tuple[int, int]:
-    """The (width, height) to which a Qwen-VL processor resizes an image; the identity on its own results.
-
-        h = round(H / f) f,  w = round(W / f) f
-        where hw > max_pixels:  b = sqrt(HW / max_pixels),  h = max(f, floor(H / b / f) f),  w likewise
-        where hw < min_pixels:  b = sqrt(min_pixels / HW),  h = ceil(H b / f) f,             w likewise
-
-        smart_resize(1654, 2339)              # (1652, 2352): 59 x 84 squares of 28 pixels, 4956 tokens
-
-    Follows ``smart_resize`` of transformers' qwen2_vl/image_processing_qwen2_vl.py. The floor leaves part of a budget
-    unspent. The two bounds are not always kept: a thin image may end above max_pixels, because no side goes below one
-    factor, and an image whose area lies under both bounds is enlarged to min_pixels even where that exceeds max_pixels.
-    """
-    aspect = max(width, height) / min(width, height)
-    if aspect > MAX_ASPECT:
-        raise BadInput(
-            f"an image of {width}x{height} has an aspect ratio of {aspect:.0f}, and Qwen-VL's processor refuses "
-            f"more than {MAX_ASPECT}; crop it"
+@lru_cache(maxsize=256)
+def _described(text: str) -> Family:
+    """The family of a description such as ``patch=14,merge=2,…``; its name is the description in one spelling."""
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not (key and equals and value) or key in given:
+            raise UnknownFamily(f"family {text!r}: {part!r} must be a key and its value, once each, as in {_EXAMPLE}")
+        given[key] = value
+    if "like" in given:
+        return _alike(text, given)
+    keys = next((keys for keys in _DESCRIPTIONS if set(given) == keys), None)
+    if keys is None:
+        kinds = "; or ".join(", ".join(sorted(keys)) for keys in _DESCRIPTIONS)
+        raise UnknownFamily(
+            f"family {text!r} has the keys {', '.join(given)}; give {kinds}; or like=NAME and its numbers"
         )
-    # The operations keep the order of the original: another order rounds differently on some sizes.
-    columns, rows = round(width / factor), round(height / factor)
-    if columns * rows * factor**2 > max_pixels:
-        shrink = math.sqrt((height * width) / max_pixels)
-        columns = max(1, math.floor(width / shrink / factor))
-        rows = max(1, math.floor(height / shrink / factor))
-    elif columns * rows * factor**2 < min_pixels:
-        enlarge = math.sqrt(min_pixels / (height * width))
-        columns = math.ceil(width * enlarge / factor)
-        rows = math.ceil(height * enlarge / factor)
-    return columns * factor, rows * factor
+    numbers = {key: _number(text, key, given[key]) for key in sorted(keys)}
+    kind, resizing, parameter = _DESCRIPTIONS[keys]
+    name = ",".join(f"{key}={value}" for key, value in numbers.items())
+    if kind == "Factor":
+        numbers["factor"] = numbers.pop("patch") * numbers.pop("merge")
+        if numbers["max_pixels"] < max(numbers["min_pixels"], numbers["factor"] ** 2):
+            raise UnknownFamily(
+                f"family {text!r}: max_pixels is below min_pixels or below one token's square of pixels"
+            )
+    if kind == "AspectTiles":
+        numbers["most"] = numbers.pop("tiles")
+    return Family(
+        name, _formula(kind, numbers), resizing, parameter, "described by its numbers", "own", documented=True
+    )
+
+
+def _alike(text: str, given: dict[str, str]) -> Family:
+    """A known family with other numbers."""
+    known = family(given.pop("like"))
+    own = {field.name: getattr(known.formula, field.name) for field in fields(cast(Any, known.formula))}
+    settable = {key: value for key, value in own.items() if isinstance(value, int | float)}
+    if not given or set(given) - set(settable):
+        raise UnknownFamily(f"family {text!r}: {known.name} has the numbers {', '.join(settable)}; give some of them")
+    numbers = {key: _number(text, key, given[key], type(settable[key])) for key in sorted(given)}
+    name = ",".join([f"like={known.name}", *(f"{key}={value}" for key, value in numbers.items())])
+    formula = cast(Formula, replace(cast(Any, known.formula), **numbers))
+    return replace(known, name=name, formula=formula, source=f"{known.source}; with other numbers", documented=True)
+
+
+def _number(text: str, key: str, value: str, kind: type = int) -> Any:
+    try:
+        number = kind(value)
+    except ValueError:
+        number = 0
+    if not 0 < number < 2**40:
+        raise UnknownFamily(f"family {text!r}: {key} must be a positive number, {kind.__name__}, not {value!r}")
+    return number
+
+
+def _same_but_for_spelling(typed: str, known: str) -> bool:
+    """Whether only case, separators, "vl" or one letter dropped, added or swapped differ; numbers must be equal.
+
+    Similar names are other architectures: qwen3.5-vl is not qwen2.5-vl, and gemma3 is not gemma3n.
+    """
+    words = (re.findall(r"[a-z]+|\d+(?:\.\d+)*", name.lower()) for name in (typed, known))
+    ours, theirs = ([word for word in parts if word != "vl"] for parts in words)
+    if "".join(ours) == "".join(theirs):
+        return True
+    if len(ours) != len(theirs):
+        return False
+    different = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+    return len(different) == 1 and _one_slip(*sorted(different[0], key=len))
+
+
+def _one_slip(short: str, long: str) -> bool:
+    if len(short) < 4 or not (short + long).isalpha():
+        return False
+    if len(short) == len(long):
+        swapped = (long[:i] + long[i + 1] + long[i] + long[i + 2 :] for i in range(len(long) - 1))
+        return short in swapped
+    return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
 
 
 _FORMULAS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
         *(Factor, Fixed, AnyRes, AspectTiles, SplitTiles, DetailTiles, CropTiles),
-        *(EdgePatches, BudgetPatches, PaddedPatches, Gemma4),
+        *(EdgePatches, NavitPatches, BudgetPatches, PaddedPatches, Gemma4),
+        *(CanvasTiles, PageTiles, FitTiles, MaskedTiles, ThumbnailTiles, Slices),
     )
 }

@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from stakes.errors import BadInput, InfeasibleBudget
-from stakes.vision.geometry.families import Factor, Family, Fixed, Formula, family
-from stakes.vision.geometry.patches import MENU, BudgetPatches, Gemma4
+from stakes.vision.geometry.factor import Factor
+from stakes.vision.geometry.families import Family, Formula, family
+from stakes.vision.geometry.patches import MENU, BudgetPatches, Fixed, Gemma4
 from stakes.vision.geometry.tiles import AspectTiles, DetailTiles, SplitTiles
 
 ActuatorName = Literal["pixels", "vllm", "lmdeploy", "detail", "gemini"]
@@ -98,7 +99,7 @@ def _works(actuator: ActuatorName, name: str) -> bool:
 def _engine_settings(name: str, budget: int) -> list[EngineSetting]:
     """Settings of a family's own processor."""
     formula = family(name).formula
-    if isinstance(formula, Factor):
+    if isinstance(formula, Factor) and family(name).engine_parameter == "max_pixels":
         square = formula.factor**2
         least = -(-formula.min_pixels // square)
         areas = [n * square for n in _steps(least, max(budget, least))]

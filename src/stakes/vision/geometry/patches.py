@@ -1,4 +1,4 @@
-"""Token formulas that count square patches: Pixtral, Mistral 3, Claude, the small GPTs, Gemma 4."""
+"""Token formulas that count square patches: Pixtral, Mistral 3, Kimi, Claude, the small GPTs, Gemma 4."""
 
 import math
 from bisect import bisect_right
@@ -31,6 +31,41 @@ class EdgePatches:
                 "the other is less than one pixel, and the processor fails; crop it"
             )
         return (math.ceil(w / self.patch) + 1) * math.ceil(h / self.patch)
+
+
+@dataclass(frozen=True)
+class NavitPatches:
+    """Kimi: shrink to ``most`` patches and to ``edge`` patches per side, then pad to whole squares of merged patches.
+
+        s = min(1, sqrt(most / (floor(W / patch) floor(H / patch))), edge patch / W, edge patch / H)
+        tokens = ceil(floor(sW) / (patch merge)) ceil(floor(sH) / (patch merge))
+
+    Follows ``navit_resize`` of transformers' kimi_k25/image_processing_kimi_k25.py. Kimi-VL has no limit per side
+    (``edge`` is 0), and refuses an image of ``refuse`` patches on a side.
+    """
+
+    most: int
+    edge: int = 0
+    refuse: int = 0
+    patch: int = 14
+    merge: int = 2
+
+    def tokens(self, width: int, height: int) -> int:
+        """Visual tokens of one image; the markers around it do not count."""
+        scale = math.sqrt(self.most / (max(1, height // self.patch) * max(1, width // self.patch)))
+        longest = self.edge * self.patch
+        if longest:
+            scale = min(scale, longest / height, longest / width)
+        w, h = (max(1, int(side * min(1.0, scale))) for side in (width, height))
+        if longest:
+            w, h = min(w, longest), min(h, longest)
+        columns, rows = (math.ceil(side / (self.patch * self.merge)) for side in (w, h))
+        if self.refuse and max(columns, rows) * self.merge >= self.refuse:
+            raise BadInput(
+                f"an image of {width}x{height} is too long for Kimi-VL: one side has {self.refuse} patches or more "
+                "after resizing, and the processor fails; crop it"
+            )
+        return columns * rows
 
 
 @dataclass(frozen=True)
@@ -164,3 +199,19 @@ class Gemma4:
         columns, rows = math.floor(scale * width / self.square), math.floor(scale * height / self.square)
         # The original gives a thin image floor(long / short) squares, at most max_soft_tokens; the ratio is never less.
         return columns * rows or self.max_soft_tokens
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The same number of tokens for every image (Gemini 3 at one media resolution, LLaVA-1.5)."""
+
+    per_image: int
+
+    @property
+    def most_tokens(self) -> int:
+        """The most that any image takes."""
+        return self.per_image
+
+    def tokens(self, width: int, height: int) -> int:  # noqa: ARG002
+        """Billed tokens of one image."""
+        return self.per_image

@@ -21,28 +21,33 @@ class AnyRes:
     kept. Follows ``select_best_resolution`` of transformers' image_processing_utils.py and ``_get_unpadded_features``
     of llava_onevision/processing_llava_onevision.py. The newlines are embeddings that the language model reads, so
     they count. Several images in one prompt are not tiled at all: that case (730 tokens each) is not this formula.
+
+    ``canvases`` (columns, rows of tiles) are the only ones of a model that has fewer: LLaVA-NeXT has five.
     """
 
     tile: int = 384
     side: int = 27
     most_tiles: int = 6
     cap: int = 9
+    canvases: tuple[tuple[int, int], ...] = ()
 
     def canvas(self, width: int, height: int) -> tuple[int, int]:
         """Columns and rows of tiles on the canvas that the processor chooses."""
         most_kept, least_wasted, best = 0, math.inf, (1, 1)
-        for rows in range(1, self.most_tiles + 1):
-            for columns in range(1, self.most_tiles + 1):
-                w, h = columns * self.tile, rows * self.tile
-                scale = min(w / width, h / height)
-                kept = min(int(width * scale) * int(height * scale), width * height)
-                wasted = w * h - kept
-                if kept > most_kept or (kept == most_kept and wasted < least_wasted):
-                    most_kept, least_wasted, best = kept, wasted, (columns, rows)
+        sides = range(1, self.most_tiles + 1)
+        for columns, rows in self.canvases or ((columns, rows) for rows in sides for columns in sides):
+            w, h = columns * self.tile, rows * self.tile
+            scale = min(w / width, h / height)
+            kept = min(int(width * scale) * int(height * scale), width * height)
+            wasted = w * h - kept
+            if kept > most_kept or (kept == most_kept and wasted < least_wasted):
+                most_kept, least_wasted, best = kept, wasted, (columns, rows)
         return best
 
     def covering(self, width: int, height: int) -> tuple[int, int]:
         """``canvas`` without the search, for an image that fits the largest canvas: the smallest that covers it."""
+        if self.canvases:
+            return self.canvas(width, height)
         return math.ceil(width / self.tile), math.ceil(height / self.tile)
 
     def tokens_on(self, canvas: tuple[int, int], width: int, height: int) -> int:
@@ -68,7 +73,7 @@ class AnyRes:
 class AspectTiles:
     """InternVL: the grid of at most ``most`` tiles whose aspect ratio is closest, and a thumbnail.
 
-        (i, j) = argmin |W/H - i/j| over ij <= most; a tie goes to the larger grid where WH > 0.5 tile² ij
+        (i, j) = argmin |W/H - i/j| over least <= ij <= most; a tie goes to the larger grid where WH > 0.5 tile² ij
         tokens = per_tile (ij + [ij > 1])
 
     Follows ``get_optimal_tiled_canvas`` of transformers' got_ocr2/image_processing_got_ocr2.py, with the processor's
@@ -78,6 +83,7 @@ class AspectTiles:
     tile: int = 448
     most: int = 12
     per_tile: int = 256
+    least: int = 1
 
     @property
     def most_tokens(self) -> int:
@@ -87,7 +93,7 @@ class AspectTiles:
     def tiles(self, width: int, height: int) -> tuple[int, int]:
         """Columns and rows of tiles, without the thumbnail."""
         best, least = (1, 1), math.inf
-        grids = [(i, j) for i in range(1, self.most + 1) for j in range(1, self.most // i + 1)]
+        grids = [(i, j) for i in range(1, self.most + 1) for j in range(1, self.most // i + 1) if i * j >= self.least]
         for i, j in sorted(grids, key=lambda grid: grid[0] * grid[1]):
             difference = abs(width / height - i / j)
             if difference < least:

@@ -39,7 +39,7 @@ from PIL import Image
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry import smart_resize, tokens_as_sent, whole_number
-from stakes.vision.geometry.families import MAX_ASPECT
+from stakes.vision.geometry.factor import MAX_ASPECT, Factor
 from stakes.vision.geometry.ladder import ladder
 from stakes.vision.geometry.tiles import AnyRes
 from stakes.vision.image import MAX_PIXELS
@@ -128,10 +128,12 @@ def fitted_size(
     if known.refusal is not None:
         raise BadInput(known.refusal)
     native = tokens_as_sent(family, width, height)
-    if known.factor is not None and known.min_pixels is not None and known.max_pixels is not None:
-        bounds = {"min_pixels": known.min_pixels, "max_pixels": known.max_pixels}
-        rows, columns = best_grid(width, height, budget, known.factor, stretch, **bounds, upscale=upscale)
-        return FittedSize(columns * known.factor, rows * known.factor, rows * columns, native)
+    if isinstance(known.formula, Factor):
+        rule = known.formula
+        factor, bounds = rule.factor, {"min_pixels": rule.min_pixels, "max_pixels": rule.max_pixels}
+        size = rule.enlarged(width, height)
+        rows, columns = best_grid(*size, budget, factor, stretch, **bounds, upscale=upscale)
+        return FittedSize(columns * factor, rows * factor, rows * columns, native)
     if isinstance(known.formula, AnyRes) and native > budget:
         return _largest_rung(width, height, budget, family, native)
     return FittedSize(*nearest_size(width, height, budget, known, stretch, upscale), native)

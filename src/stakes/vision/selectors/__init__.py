@@ -4,33 +4,43 @@ make("redundancy")
 make("fastv:layer=2,rows=mean")          # options after a colon
 make("pyramiddrop:layers=(8,16,24)")     # a comma in parentheses belongs to the value
 make("fastv:count=layers")               # inside the model: a budget is a mean over layers
+make("acme.edges:Edges:first=0.5")       # a class of your own; or the name of an entry point of ``stakes.selectors``
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from dataclasses import fields
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from stakes import plugins
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
     from stakes.vision.selectors.base import Selector
     from stakes.vision.selectors.layers import LayerSelector
 
-
+GROUP = "stakes.selectors"
 # name -> (module, class); imported on first use, so that listing the names does not import torch
 SELECTORS = MappingProxyType(
     {
         "redundancy": ("stakes.vision.selectors.redundancy", "Redundancy"),
+        "divprune": ("stakes.vision.selectors.divprune", "DivPrune"),
         "random": ("stakes.vision.selectors.random", "Random"),
         "saliency": ("stakes.vision.selectors.saliency", "Saliency"),
+        "fastervlm": ("stakes.vision.selectors.fastervlm", "FasterVLM"),
+        "vispruner": ("stakes.vision.selectors.vispruner", "VisPruner"),
+        "holov": ("stakes.vision.selectors.holov", "HoloV"),
+        "prumerge": ("stakes.vision.selectors.prumerge", "PruMerge"),
         "visionzip": ("stakes.vision.selectors.visionzip", "VisionZip"),
         "cdpruner": ("stakes.vision.selectors.cdpruner", "CDPruner"),
+        "mmtok": ("stakes.vision.selectors.mmtok", "MMTok"),
         "fastv": ("stakes.vision.selectors.fastv", "FastV"),
+        "dart": ("stakes.vision.selectors.dart", "DART"),
         "sparsevlm": ("stakes.vision.selectors.sparsevlm", "SparseVLM"),
         "pyramiddrop": ("stakes.vision.selectors.pyramiddrop", "PyramidDrop"),
     }
@@ -41,11 +51,8 @@ def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
     """The selector that ``spec`` names, with its options; a selector object is returned unchanged."""
     if not isinstance(spec, str):
         return spec
-    name, _, options = spec.partition(":")
-    if name not in SELECTORS:
-        raise BadInput(f"no selector is called {name!r}; there are {', '.join(SELECTORS)}")
-    module, attribute = SELECTORS[name]
-    cls = getattr(import_module(module), attribute)
+    name, options = split(spec)
+    cls = _plugin(name) if name not in SELECTORS else getattr(import_module(SELECTORS[name][0]), SELECTORS[name][1])
     known = {field.name for field in fields(cls)}
     values: dict[str, Any] = {}
     for option in filter(None, re.split(r",(?![^(]*\))", options)):
@@ -62,6 +69,49 @@ def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
         values[key] = _literal(value)
     selector: Selector | LayerSelector = cls(**values)
     return selector
+
+
+def split(spec: str) -> tuple[str, str]:
+    """Name and options of a spec; the name is shipped, an entry point of a package, or ``module:Class``."""
+    name, _, options = spec.partition(":")
+    plugins.check_clash(name, GROUP, shipped=name in SELECTORS)
+    if name in SELECTORS or name in plugins.installed(GROUP):
+        return name, options
+    attribute, _, options = options.partition(":")
+    if plugins.is_code(f"{name}:{attribute}"):
+        return f"{name}:{attribute}", options
+    names = ", ".join([*SELECTORS, *plugins.installed(GROUP)])
+    raise BadInput(f"no selector is called {spec!r}; there are {names}, and package.module:Class for one of your own")
+
+
+def plugin_identity(spec: str) -> dict[str, str]:
+    """The package and the source of a selector that does not ship with stakes; empty for one that does."""
+    name, _ = split(spec)
+    return {} if name in SELECTORS else plugins.identity(name, GROUP)
+
+
+def from_file(spec: str | None, given: Collection[str]) -> str | None:
+    """The selector that a file names; a file never imports ``module:Class`` unless the user gives it, too."""
+    if spec is None or spec in given or not plugins.is_code(split(spec)[0]):
+        return spec
+    raise BadInput(
+        f"the policy's selector is {spec}, code that a file must not import by itself; if you trust it, name "
+        f"it yourself: --selector {spec}"
+    )
+
+
+def _plugin(name: str) -> Any:
+    """The class of another package, checked."""
+    cls = plugins.load(name, GROUP)
+    from stakes.vision.selectors.base import Selector
+    from stakes.vision.selectors.layers import LayerSelector
+
+    if not (isinstance(cls, type) and issubclass(cls, Selector | LayerSelector)):
+        raise BadInput(f"{name} is not a selector; derive its class from Selector or LayerSelector")
+    own = getattr(cls, "name", None)
+    if not isinstance(own, str) or own in SELECTORS:
+        raise BadInput(f"the selector {name} has the name {own!r}; give its class a name that no shipped selector has")
+    return cls
 
 
 def _literal(text: str) -> Any:

@@ -23,18 +23,25 @@ def decoder_rows(layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor, rows: Ten
     Returns [H, R, T] in float32. Keys of grouped-query attention are shared by their group of heads.
     """
     attention = layer.self_attn
-    states = layer.input_layernorm(hidden)
-    size = attention.head_dim
-    query = attention.q_proj(states[rows]).view(len(rows), -1, size)
-    key = attention.k_proj(states).view(len(states), -1, size)
+    key = decoder_keys(layer, hidden, cos, sin)
+    query = attention.q_proj(layer.input_layernorm(hidden[rows])).view(len(rows), -1, attention.head_dim)
     if getattr(attention, "q_norm", None) is not None:  # Qwen3 normalizes queries and keys by head
-        query, key = attention.q_norm(query), attention.k_norm(key)
-    query, key = apply_rope(query, cos[rows], sin[rows]), apply_rope(key, cos, sin)
+        query = attention.q_norm(query)
+    query = apply_rope(query, cos[rows], sin[rows])
     key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
     logits = torch.einsum("rhd,thd->hrt", query, key).float() * attention.scaling
-    future = torch.arange(len(states), device=rows.device)[None, :] > rows[:, None]
+    future = torch.arange(len(hidden), device=rows.device)[None, :] > rows[:, None]
     probabilities: Tensor = logits.masked_fill(future, float("-inf")).softmax(-1)
     return probabilities
+
+
+def decoder_keys(layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """[T, H, h] keys of one decoder layer after RoPE; ``hidden``: [T, D] input of the layer."""
+    attention = layer.self_attn
+    key: Tensor = attention.k_proj(layer.input_layernorm(hidden)).view(len(hidden), -1, attention.head_dim)
+    if getattr(attention, "k_norm", None) is not None:
+        key = attention.k_norm(key)
+    return apply_rope(key, cos, sin)
 
 
 def attention_received(query: Tensor, key: Tensor, segments: list[int], scaling: float, block: int = 512) -> Tensor:

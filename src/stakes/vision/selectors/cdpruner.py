@@ -7,6 +7,9 @@ Relevance r is min-max normalized over the image's tokens. Here it is the mean c
 question's token embeddings, both in the language model's input space (the paper's LLaVA has a CLIP text tower for this;
 Qwen-VL and SigLIP-based models do not). ``relevance="alike"`` (default) follows the paper's text: more similar is more
 relevant. The public code negates the similarity: ``relevance="negated"``.
+
+The kernel has at most as many dimensions as a feature. Once they are spent all gains are rounding errors, and the rest
+follows by max-min distance to what was chosen. The public code picks by the rounding errors.
 """
 
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from torch.nn.functional import normalize
 
 from stakes.errors import BadInput
 from stakes.vision.selectors.base import Scene, Selector
+from stakes.vision.selectors.redundancy import extend_max_min
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,13 @@ class CDPruner(Selector):
         cosine = cosine if self.relevance == "alike" else -cosine
         spread = (cosine.max() - cosine.min()).clamp_min(1e-12)
         weight = (cosine - cosine.min() + 1e-6) / spread if spread > 1e-12 else torch.ones_like(cosine)
-        return greedy_map(units * weight[:, None], count)
+        return extend_max_min(units, greedy_map(units * weight[:, None], count), count)
 
 
 def greedy_map(factors: Tensor, count: int) -> Tensor:
-    """Greedy MAP of the DPP with kernel ``factors @ factors.T``; factors: [N, D] -> [count] indices.
+    """Greedy MAP of the DPP with kernel ``factors @ factors.T``; factors: [N, D] -> [at most count] indices.
 
-    Once the kernel's rank is used up all gains are rounding errors, and the lowest remaining index is taken.
+    It ends early where the kernel's rank is spent.
     """
     kernel = (factors @ factors.T).double()
     gain = kernel.diagonal().clone()
@@ -56,9 +60,9 @@ def greedy_map(factors: Tensor, count: int) -> Tensor:
     order = torch.empty(count, dtype=torch.long, device=factors.device)
     for k in range(count):
         current = gain.argmax()
+        if gain[current] <= floor:
+            return order[:k]
         order[k] = current
-        scale = gain[current].clamp_min(floor).sqrt()
-        basis[k] = (kernel[current] - basis[:k].T @ basis[:k, current]) / scale
-        gain = gain - basis[k].square()
-        gain = torch.where(gain > floor, gain, 0.0).index_fill(0, order[: k + 1], -1.0)
+        basis[k] = (kernel[current] - basis[:k].T @ basis[:k, current]) / gain[current].sqrt()
+        gain = (gain - basis[k].square()).index_fill(0, order[: k + 1], -1.0)
     return order

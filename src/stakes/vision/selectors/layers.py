@@ -19,7 +19,7 @@ from torch import Tensor
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.deletion.exact import Selection, upload
-from stakes.vision.selectors.attention import decoder_rows
+from stakes.vision.selectors.attention import decoder_keys, decoder_rows
 from stakes.vision.selectors.base import check_budget, checked
 
 
@@ -36,7 +36,7 @@ class LayerView:
 
     ``hidden``: [T, D] input of the layer. ``before``: [T, D] input of layer ``index - 1``. ``cos``, ``sin``: [T, h]
     rotary factors. ``visual``: [n] columns of the image tokens. ``columns``: [T] the column that each token had in the
-    unpruned prompt. ``inputs``: [T0, D] embeddings of the unpruned prompt.
+    unpruned prompt. ``inputs``: [T0, D] embeddings of the unpruned prompt. ``norm``: the decoder's last normalization.
     """
 
     index: int
@@ -48,11 +48,16 @@ class LayerView:
     visual: Tensor
     columns: Tensor
     inputs: Tensor
+    norm: Any
 
     def attention(self, rows: Tensor, of: Literal["previous", "this"] = "previous") -> Tensor:
         """[H, R, T] attention of the query rows, of the layer just run or of the one about to run."""
         layer, hidden = (self.index - 1, self.before) if of == "previous" else (self.index, self.hidden)
         return decoder_rows(self.layers[layer], hidden, self.cos, self.sin, rows)
+
+    def keys(self) -> Tensor:
+        """[T, H, h] keys of the layer just run, after RoPE."""
+        return decoder_keys(self.layers[self.index - 1], self.before, self.cos, self.sin)
 
 
 @dataclass(frozen=True)

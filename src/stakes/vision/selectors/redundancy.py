@@ -55,7 +55,13 @@ class Redundancy(Selector):
         units = torch.nn.functional.normalize(features.float(), dim=-1)
         row = _rows(units)
         start = _farthest_on_average(units) if self.seed == "mean" else _most_isolated(row, len(units))
-        return torch.from_numpy(_greedy(row, len(units), count, start)).to(units.device)
+        return torch.from_numpy(_greedy(row, len(units), count, [start])).to(units.device)
+
+
+def extend_max_min(units: Tensor, chosen: Tensor, count: int) -> Tensor:
+    """[k] chosen tokens of [N, D] unit features -> [count]: the chosen, then the others by max-min distance."""
+    order = _greedy(_rows(units), len(units), count, chosen.tolist())
+    return torch.from_numpy(order).to(units.device)
 
 
 def _kernel() -> Any:
@@ -96,13 +102,13 @@ def _most_isolated(row: Callable[[int], Any], size: int) -> int:
     return int(np.argmax(nearest))
 
 
-def _greedy(row: Callable[[int], Any], size: int, count: int, start: int) -> Any:
+def _greedy(row: Callable[[int], Any], size: int, count: int, first: Sequence[int]) -> Any:
+    """[count] indices: ``first`` as given, then always the token farthest from all before it."""
     order = np.empty(count, dtype=np.int64)
     gap = np.full(size, np.iinfo(np.int32).max, dtype=np.int32)  # distance to the nearest chosen token
-    current = start
     for k in range(count):
+        current = first[k] if k < len(first) else int(gap.argmax())  # the first of equals: the lowest index
         order[k] = current
         np.minimum(gap, row(current), out=gap)
         gap[current] = -1  # blank paper gives exact duplicates at distance 0; without this they are picked twice
-        current = int(gap.argmax())  # the first of equals: the lowest index
     return order

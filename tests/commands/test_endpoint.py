@@ -275,7 +275,7 @@ def test_contradictions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for model, endpoint, options, says in (
         ("vlm", url, {}, "give either --model or --endpoint"),
         (None, "127.0.0.1:8000/v1", {}, "is not an"),
-        (None, None, {"family": "qwen3-vl", "tries": 3}, "--family, --tries is for a model behind a server"),
+        (None, None, {"family": "qwen3-vl", "tries": 3}, "--tries is for a model behind a server"),
         ("vlm", None, {"concurrency": 3}, "--concurrency is for a model behind a server, and 'vlm' is not"),
         (None, url, {"key_env": "NO_KEY"}, "environment variable 'NO_KEY' .* is not set"),
     ):

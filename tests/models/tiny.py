@@ -19,6 +19,7 @@ tf: Any = transformers  # its annotations of configurations are narrower than wh
 torch.set_num_threads(1)  # these tensors are so small that a second thread only costs
 
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava_onevision")
+DELETABLE = (*FAMILIES, "qwen3_vl_moe")  # its decoder is not of the fast path; the rest is qwen3_vl's
 SPECIALS = (
     "<|im_start|>",
     "<|im_end|>",
@@ -94,11 +95,15 @@ def config(family: str) -> Any:
         vision = {"depth": 3, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 48}
         vision |= {"patch_size": 14, "window_size": 56, "fullatt_block_indexes": [1], "tokens_per_second": 2}
         return tf.Qwen2_5_VLConfig(text_config=text_config(rope_parameters=rope), vision_config=vision, **ids)
-    if family == "qwen3_vl":
+    if family in ("qwen3_vl", "qwen3_vl_moe"):
         vision = {"depth": 4, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 48}
         vision |= {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0, 1, 2]}
         rope = {**rope, "mrope_interleaved": True}
-        return tf.Qwen3VLConfig(text_config=text_config(rope_parameters=rope, head_dim=8), vision_config=vision, **ids)
+        text = text_config(rope_parameters=rope, head_dim=8)
+        if family == "qwen3_vl":
+            return tf.Qwen3VLConfig(text_config=text, vision_config=vision, **ids)
+        text |= {"moe_intermediate_size": 24, "num_experts": 4, "num_experts_per_tok": 2}
+        return tf.Qwen3VLMoeConfig(text_config=text, vision_config=vision, **ids)
     vision = {"model_type": "siglip_vision_model", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3}
     vision |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 7, "vision_use_head": False}
     return tf.LlavaOnevisionConfig(
@@ -159,6 +164,7 @@ def stock_processor(family: str) -> Any:
         "qwen2_vl": "Qwen2VL",
         "qwen2_5_vl": "Qwen2_5_VL",
         "qwen3_vl": "Qwen3VL",
+        "qwen3_vl_moe": "Qwen3VL",
         "llava_onevision": "LlavaOnevision",
     }
     base = getattr(tf, f"{stem[family]}Processor")

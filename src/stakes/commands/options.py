@@ -45,7 +45,8 @@ Endpoint = Annotated[
 ]
 EndpointModel = Annotated[str | None, _server(help="The model to ask. Default: the only one there.")]
 EndpointFamily = Annotated[
-    str | None, _server(help="The model's family, such as qwen3-vl, or its numbers. Default: qwen2.5-vl.")
+    str | None,
+    _server(help="The model's family, such as qwen3-vl, or its numbers. Default: qwen2.5-vl; with --model, its own."),
 ]
 KeyEnv = Annotated[str | None, _server(help="The environment variable that holds the API key.")]
 Concurrency = Annotated[int | None, _server(help="Concurrent requests. Default: 8.")]
@@ -86,6 +87,8 @@ class ModelSource:
             options |= {"model": named.name, "family": policy.family}
         if named.actuator is not None:
             options |= {"actuator": named.actuator}
+        if named.family is not None:
+            options |= {"family": named.family}
         return cls(named.endpoint or named.name, options, stated=False, family=policy.family)
 
     def defaults(self, name: str) -> Mapping[str, Any]:
@@ -152,8 +155,8 @@ def model_source(
         "--actuator": ("actuator", actuator),
     }
     given = {option: pair for option, pair in of_server.items() if pair[1] is not None}
-    if given and not _is_address(name):
-        raise BadInput(f"{', '.join(given)} is for a model behind a server, and {name!r} is not; give --endpoint URL")
+    if wrong := [option for option in given if option != "--family" and not _is_address(name)]:
+        raise BadInput(f"{', '.join(wrong)} is for a model behind a server, and {name!r} is not; give --endpoint URL")
     here = {"device": device, "dtype": dtype}
     if any(here.values()) and _is_address(name):
         raise BadInput(f"{name!r} is an address, whose server chose device and dtype; leave out --device and --dtype")

@@ -183,10 +183,9 @@ def _upstream(word: str) -> Iterator[tuple[str, str | None, dict[str, int]]]:
         yield word, None, {}
         return
     from stakes.gateway import run
-    from stakes.gateway.local_server.app import create_model_app, processor_bounds
-    from stakes.models import load
+    from stakes.gateway.local_server.app import create_model_app, load_served, processor_bounds
 
-    model = load(word)
+    model = load_served(word)
     with run.running(create_model_app(model, Path(word).name)) as address:
         yield f"{address}/v1", model.family, processor_bounds(model)
 

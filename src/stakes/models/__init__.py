@@ -14,7 +14,31 @@ ARCHITECTURES = {
     "qwen2_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen2-vl"),
     "qwen2_5_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen2.5-vl"),
     "qwen3_vl": ("stakes.models.local.qwen_vl:QwenVL", "qwen3-vl"),
+    "qwen3_vl_moe": ("stakes.models.local.qwen_vl:QwenVL", "qwen3-vl"),
     "llava_onevision": ("stakes.models.local.llava_onevision:LlavaOneVision", "llava-onevision"),
+}
+# model_type of a checkpoint that is run by stock ``generate``, by resolution alone -> its family, where the type has
+# one: a llava may have any encoder, and the tiles of an smolvlm differ by checkpoint
+FAMILIES = {
+    "deepseek_ocr2": "deepseek-ocr-2",
+    "gemma3": "gemma3",
+    "gemma3n": "gemma3n",
+    "gemma4": "gemma4",
+    "glm46v": "glm-4.6v",
+    "glm4v": "glm-4.1v",
+    "glm4v_moe": "glm-4.5v",
+    "idefics3": "idefics3",
+    "internvl": "internvl",
+    "kimi_k25": "kimi-k2.5",
+    "lfm2_vl": "lfm2-vl",
+    "llama4": "llama4",
+    "llava_next": "llava-next",
+    "minicpmv4_6": "minicpm-v-4.6",
+    "minicpmv4_7": "minicpm-v-4.7",
+    "mistral3": "mistral3",
+    "paddleocr_vl": "paddleocr-vl",
+    "qwen3_5": "qwen3.5",
+    "qwen3_5_moe": "qwen3.5",
 }
 # name before a colon -> loader; in a package below this one, so imported by name
 LOADERS = {"ocr": "stakes.legibility.model:load_ocr"}
@@ -26,6 +50,7 @@ def load(
     device: str | None = None,
     dtype: Any = None,
     max_new_tokens: int | None = None,
+    family: str | None = None,
     **endpoint: Any,
 ) -> Any:
     """A model that answers: "embedded" (shipped inside), a hub name, a local folder, or an OpenAI-compatible address.
@@ -35,8 +60,10 @@ def load(
 
     ``device``: "cuda" where there is one, else "cpu". ``dtype``: a torch dtype or its name; bfloat16 on a GPU, float32
     on a CPU. ``max_new_tokens``: answer length; by default the checkpoint's own where it names one, else 16.
-    ``endpoint``: options of ``EndpointVLM``, for an address only: family, model, api_key, concurrency, timeout_s, tries
-    and more. Returns a ``LocalVLM`` or an ``EndpointVLM``, whose ``named`` says how it was loaded.
+    ``family``: what counts the tokens behind an address, or of a checkpoint whose type does not say it. ``endpoint``:
+    options of ``EndpointVLM``, for an address only: model, api_key, concurrency, timeout_s, tries and more. Returns a
+    ``LocalVLM``, a ``StockVLM`` (any other type that transformers loads: resolution only) or an ``EndpointVLM``, whose
+    ``named`` says how it was loaded.
     """
     from stakes.models.identity import ModelName
 
@@ -47,12 +74,13 @@ def load(
         if device is not None or dtype is not None:
             raise BadInput(f"{name!r} is an address, and its server chose device and dtype; leave them out")
         length = MAX_NEW_TOKENS if max_new_tokens is None else max_new_tokens
-        return EndpointVLM(name, max_new_tokens=length, **endpoint)
+        of_server = endpoint if family is None else {"family": family, **endpoint}
+        return EndpointVLM(name, max_new_tokens=length, **of_server)
     if endpoint:
         raise BadInput(f"{', '.join(endpoint)} is for an http(s) address, and {name!r} is none; leave it out")
     if name.partition(":")[0] in LOADERS:
-        if device is not None or dtype is not None or max_new_tokens is not None:
-            raise BadInput(f"{name!r} reads on the CPU; device, dtype and answer length are not for it")
+        if any(option is not None for option in (device, dtype, max_new_tokens, family)):
+            raise BadInput(f"{name!r} reads on the CPU; device, dtype, answer length and family are not for it")
         model = named_object(LOADERS[name.partition(":")[0]])(name)
         model.named = ModelName(name=name)
         return model
@@ -62,8 +90,8 @@ def load(
     if name.startswith("embedded") and name not in SHIPPED and not Path(name).exists():
         raise BadInput(f"no reader called {name!r} ships with stakes; there is {', '.join(SHIPPED)}")
     folder = str(shipped_folder(name)) if name in SHIPPED else name
-    model = load_local(folder, device, dtype, max_new_tokens)
-    model.named = ModelName(name=name, max_tokens=max_new_tokens)
+    model = load_local(folder, device, dtype, max_new_tokens, family)
+    model.named = ModelName(name=name, max_tokens=max_new_tokens, family=family)
     return model
 
 

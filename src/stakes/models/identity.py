@@ -20,6 +20,14 @@ from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import ActuatorName
 
 WHOLE = 100_000_000  # parameters up to which every one is hashed; a second on two cores
+RULES = (  # settings of a generation_config that greedy decoding honors, in the order of ``generate``
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "bad_words_ids",
+    "min_new_tokens",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+)
 SAMPLED = 4096  # values of each tensor of a larger model: training changes all values of a tensor, not a few
 
 
@@ -37,6 +45,8 @@ class ModelName(BaseModel):
     """The longest answer, where it is not the model's default."""
     actuator: ActuatorName | None = None
     """How budgets reach it, where that is not by resizing."""
+    family: str | None = None
+    """What counts the tokens of a model on this machine, where its type does not say it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -45,9 +55,8 @@ class ModelName(BaseModel):
 
     @model_serializer
     def _as_json(self) -> str | dict[str, str | int]:
-        more = {
-            key: value for key in ("endpoint", "max_tokens", "actuator") if (value := getattr(self, key)) is not None
-        }
+        names = ("endpoint", "max_tokens", "actuator", "family")
+        more = {key: value for key in names if (value := getattr(self, key)) is not None}
         return {"name": self.name, **more} if more else self.name
 
     def __str__(self) -> str:
@@ -88,6 +97,7 @@ def identity(model: Any) -> dict[str, str]:
         raise BadInput(f"{type(model).__name__} has no identity; give it a method identity() -> dict of readable parts")
     processor, generation = model.processor, getattr(model.model, "generation_config", None)
     decoding = {key: getattr(generation, key, None) for key in ("eos_token_id", "repetition_penalty")}
+    decoding |= {key: value for key in RULES if (value := getattr(generation, key, None))}
     pixels = processor.images.to_dict() if hasattr(processor.images, "to_dict") else repr(processor.images)
     return {
         "family": family_of(model),

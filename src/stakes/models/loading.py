@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
-from stakes.models import ARCHITECTURES, LOADERS, load, named_object
+from stakes.models import ARCHITECTURES, FAMILIES, LOADERS, load, named_object
 from stakes.models.base import MAX_NEW_TOKENS
 from stakes.models.embedded import SHIPPED
+from stakes.vision.geometry import family as named_family
 
 if TYPE_CHECKING:
+    from stakes.models.local.stock import StockVLM
     from stakes.models.local.vlm import LocalVLM
 
 TIMEOUT_S = 5.0  # of the first request to the hub; a slower hub is asked again with the hub's own timeout
@@ -28,7 +30,9 @@ PAUSE_S = 1.0  # a name server may miss one query
 _UNREACHABLE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL}
 
 
-def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | None) -> LocalVLM:
+def load_local(
+    name: str, device: str | None, dtype: Any, max_new_tokens: int | None, family: str | None = None
+) -> LocalVLM | StockVLM:
     """Weights, tokenizer and image processor from a hub name or a folder, ready to answer."""
     try:
         import torch
@@ -38,6 +42,7 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
             "a model on this machine needs torch and transformers; run: pip install 'stakes[local]'"
         ) from error
     from stakes.models.local.processor import load_processor
+    from stakes.models.local.stock import StockVLM, load_stock_processor
 
     if max_new_tokens is not None and max_new_tokens < 1:
         raise BadInput(f"an answer is at least one token long, not {max_new_tokens}")
@@ -54,23 +59,46 @@ def load_local(name: str, device: str | None, dtype: Any, max_new_tokens: int | 
             config = AutoConfig.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise BadInput(f"no model at {name!r}: {_why(error)}") from error
-    if config.model_type not in ARCHITECTURES:
-        known = ", ".join(sorted(ARCHITECTURES))
-        raise BadInput(f"{name!r} is a {config.model_type}, whose tokens stakes cannot delete; it knows {known}")
-    architecture, family = ARCHITECTURES[config.model_type]
+    own_family = _family(name, config, family)
     try:
         with _quietly():
             model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=kind)
-            processor = load_processor(name, config.image_token_id)
+            if config.model_type in ARCHITECTURES:
+                processor: Any = load_processor(name, config.image_token_id)
+            else:
+                processor = load_stock_processor(name, config.model_type)
         model = model.to(target).eval()
     except (OSError, ValueError) as error:
         raise BadInput(f"{name!r} cannot be loaded: {_why(error)}") from error
     if max_new_tokens is None:  # the embedded readers generate characters and need more tokens than a real VLM
         max_new_tokens = model.generation_config.max_new_tokens or MAX_NEW_TOKENS
-    vlm: LocalVLM = named_object(architecture)(
-        model=model, processor=processor, family=family, max_new_tokens=max_new_tokens
+    deletes = config.model_type in ARCHITECTURES
+    architecture: Any = named_object(ARCHITECTURES[config.model_type][0]) if deletes else StockVLM
+    vlm: LocalVLM | StockVLM = architecture(
+        model=model, processor=processor, family=own_family, max_new_tokens=max_new_tokens
     )
     return vlm
+
+
+def _family(name: str, config: Any, given: str | None) -> str:
+    """The family that counts a checkpoint's tokens: its type's, or the one that is given where its type has none."""
+    from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+    kind = config.model_type
+    if kind in ARCHITECTURES:
+        own = ARCHITECTURES[kind][1]
+        if given not in (None, own):
+            raise BadInput(f"{name!r} is a {kind}, whose tokens {own} counts, not {given}; leave out --family")
+        return own
+    if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        raise BadInput(f"{name!r} is a {kind}, which transformers does not load as an image-text-to-text model")
+    family = given or FAMILIES.get(kind)
+    if family is None:
+        raise BadInput(
+            f"{name!r} is a {kind}, and its type does not say how its tokens are counted; give the family that counts "
+            "them with --family (`stakes families` lists them)"
+        )
+    return named_family(family).name
 
 
 def _check_folder(name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.tiny import FAMILIES, picture, stock_inputs, tiny, token_id
+from tests.models.tiny import DELETABLE, FAMILIES, picture, stock_inputs, tiny, token_id
 
 from stakes.models import Request
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
@@ -23,13 +23,16 @@ SIZES = [(150, 120), (90, 200), (64, 64)]
 QUESTIONS = ["What is it?", "How much is the total on this page?", "Who?"]
 
 
-def _both(family: str, attention: str, count: int, penalty: float = 1.0) -> tuple[Decoded, Any, Any]:
+def _both(family: str, attention: str, count: int, penalty: float = 1.0, **rules: Any) -> tuple[Decoded, Any, Any]:
     model = replace(tiny(family, attention), cache=EncodedCache())
     images = [picture(*size, seed=i) for i, size in enumerate(SIZES[:count])]
     inputs = stock_inputs(family, images, QUESTIONS[:count])
     length = inputs["input_ids"].shape[1]
-    model.model.generation_config.repetition_penalty = penalty
+    rules |= {"repetition_penalty": penalty}
+    settings = vars(model.model.generation_config)
+    before = {name: settings[name] for name in rules}
     try:
+        settings.update(rules)
         stock = model.model.generate(
             **inputs, max_new_tokens=8, do_sample=False, output_logits=True, return_dict_in_generate=True
         )
@@ -40,7 +43,7 @@ def _both(family: str, attention: str, count: int, penalty: float = 1.0) -> tupl
             options = DecodeOptions(8, Clock(model.device), keep_logits=True)
             ours = greedy(model.model, pack(everything), ids, options)
     finally:
-        model.model.generation_config.repetition_penalty = 1.0
+        settings.update(before)
     return ours, stock.sequences[:, length:], stock.logits
 
 
@@ -52,7 +55,7 @@ def _upto_end(tokens: list[int]) -> list[int]:
 @pytest.mark.parametrize("encoder", ["stock", "fast"])
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", DELETABLE)
 def test_keep_all_equals_stock_generate(
     family: str, attention: str, count: int, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +91,42 @@ def test_a_checkpoints_repetition_penalty_is_applied_as_in_generate() -> None:
     assert ours.tokens != plain.tokens
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("penalty", [1.0, 1.1])
+@pytest.mark.parametrize(
+    "rule", ["no_repeat_ngram_size", "bad_words_ids", "min_new_tokens", "suppress_tokens", "begin_suppress_tokens"]
+)
+def test_a_checkpoints_other_rules_of_decoding_are_applied_as_in_generate(rule: str, penalty: float) -> None:
+    """Rules on what the plain answers have: their repeated tokens, their first, and the one that would end them."""
+    plain, _, _ = _both("qwen2_5_vl", "sdpa", 3, penalty)
+    firsts = sorted({row[0] for row in plain.tokens})
+    values = {
+        "no_repeat_ngram_size": 1,
+        "bad_words_ids": [row[:2] for row in plain.tokens],
+        "min_new_tokens": 8,
+        "suppress_tokens": firsts,
+        "begin_suppress_tokens": firsts,
+    }
+    if rule == "min_new_tokens":  # the first answer's second token ends it
+        end = {"eos_token_id": [token_id("<|im_end|>"), plain.tokens[0][1]]}
+        ours, tokens, _ = _both("qwen2_5_vl", "sdpa", 3, penalty, **end, min_new_tokens=8)
+        assert [len(row) for row in ours.tokens] == [8, 8, 8]
+    else:
+        ours, tokens, _ = _both("qwen2_5_vl", "sdpa", 3, penalty, **{rule: values[rule]})
+    assert ours.tokens == [_upto_end(row) for row in tokens.tolist()]
+    assert ours.tokens != plain.tokens
+
+
+def test_rules_that_the_gpu_engine_does_not_know_are_left_to_the_plain_loop() -> None:
+    model = replace(tiny("qwen2_5_vl"), cache=EncodedCache(), fast=True)
+    model.model.generation_config.suppress_tokens = [5]
+    try:
+        assert model.fast_decoder is None
+    finally:
+        model.model.generation_config.suppress_tokens = None
+    assert replace(model).fast_decoder is not None
+
+
+@pytest.mark.parametrize("family", DELETABLE)
 def test_an_answer_without_a_budget_equals_generate(family: str) -> None:
     model = tiny(family)
     image = picture(120, 90, seed=5)

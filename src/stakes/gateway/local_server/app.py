@@ -183,18 +183,28 @@ async def _error_reply(http: Request, error: Exception) -> Response:
     return error.reply()
 
 
+def load_served(name: str, max_tokens: int | None = None) -> LocalVLM:
+    """The model of a local folder or a hub name; of the types that can be served."""
+    from stakes.models import load
+    from stakes.models.local.stock import StockVLM
+    from stakes.models.local.vlm import LocalVLM
+
+    loaded = load(name, max_new_tokens=max_tokens)
+    if isinstance(loaded, StockVLM):
+        kind = loaded.model.config.model_type
+        raise BadInput(f"{name!r} is a {kind}, which is not served here; serve it with an engine and give its address")
+    if not isinstance(loaded, LocalVLM):
+        raise BadInput(f"{name!r} is not a model on this machine, so there is nothing to serve; give a folder")
+    return loaded
+
+
 def main(
     model: str, name: str | None = None, host: str = "127.0.0.1", port: int = 8000, max_tokens: int | None = None
 ) -> None:
     """Serve a local folder or a hub name. The address is printed once the server is ready."""
     from stakes.gateway.run import serve
-    from stakes.models import load
-    from stakes.models.local.vlm import LocalVLM
 
-    loaded = load(model, max_new_tokens=max_tokens)
-    if not isinstance(loaded, LocalVLM):
-        raise BadInput(f"{model!r} is not a model on this machine, so there is nothing to serve; give a folder")
-    app = create_model_app(loaded, name or Path(model).name)
+    app = create_model_app(load_served(model, max_tokens), name or Path(model).name)
     serve(app, host, port, lambda address: print(f"{address}/v1", flush=True))
 
 

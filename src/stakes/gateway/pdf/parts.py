@@ -20,7 +20,8 @@ from stakes.gateway.proxy.images import read_base64
 from stakes.gateway.proxy.scan import TURNS, Api
 from stakes.gateway.settings import Limits, Settings
 
-_MAY = re.compile(rb'"(?:file|input_file|document)"|\\u')
+_MAY = (b'"file"', b'"input_file"', b'"document"', b"\\u")
+_SEARCHED = 8 << 20  # bytes of a body that are searched before it waits in line
 _HEAD = re.compile(r"data:application/pdf(?:;[a-z0-9.=+_-]{1,64}){0,4};base64,", re.IGNORECASE)
 _START = "JVBERi0"  # %PDF- in base64
 
@@ -34,11 +35,13 @@ class PdfParts:
 
     def work_size(self, body: bytes) -> int:
         """How large the work of reading a body is: opening a PDF may take seconds, whatever its bytes."""
-        return self._limits.small_decode_bytes + 1 if self._renderer and _MAY.search(body) else len(body)
+        if self._renderer is None or (len(body) <= _SEARCHED and not _may_hold_pdf(body)):
+            return len(body)
+        return self._limits.small_decode_bytes + 1
 
     def read(self, api: Api, body: bytes, record: dict[str, Any]) -> tuple[dict[int, PdfPage], tuple[str, ...]]:
         """The pages that were put in place of PDFs, by the ``id`` of each new part; the types of PDFs that are left."""
-        if not _MAY.search(body):  # a cheap check without false negatives
+        if not _may_hold_pdf(body):
             return {}, ()
         if self._renderer is None:
             return {}, tuple(part["type"] for _, part, _ in _find(api, record))
@@ -48,6 +51,11 @@ class PdfParts:
         """End the processes that draw."""
         if self._renderer is not None:
             self._renderer.close()
+
+
+def _may_hold_pdf(body: bytes) -> bool:
+    """A check without false negatives, at the speed of memory: an expression would hold the interpreter for seconds."""
+    return any(name in body for name in _MAY)
 
 
 def expand_pdfs(api: Api, record: dict[str, Any], renderer: PdfRenderer, limits: Limits) -> dict[int, PdfPage]:

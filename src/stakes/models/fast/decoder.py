@@ -65,8 +65,8 @@ class FastDecoder:
 
     @staticmethod
     def supports(model: Any) -> bool:
-        """Whether this path supports the model's layers."""
-        return supports(model.model.language_model)
+        """Whether this path supports the model's layers, and its rules of decoding, of which a penalty is one."""
+        return supports(model.model.language_model) and not generate.has_rules(model, beside_penalty=True)
 
     def greedy(self, batch: Batch, prompt_ids: Sequence[Tensor], options: DecodeOptions) -> Decoded:
         """As ``local.generate.greedy``."""

@@ -2,20 +2,31 @@
 
 The loop is our own rather than ``generate`` because positions must continue after the unpruned sequence, caches of
 in-model selectors differ in length by layer, and prefill and decode are timed separately. With all tokens kept it
-returns what stock ``generate(do_sample=False)`` returns, including the checkpoint's own repetition penalty.
+returns what stock ``generate(do_sample=False)`` returns, under the ``RULES`` of the checkpoint's generation_config.
 
 Prompts are read a few at a time, those of similar length together, and answers are generated all at once: a step costs
 little more for 32 rows than for 8. When half of the rows have ended, they leave the batch. Rows are independent.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.generation.logits_process import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    MinNewTokensLengthLogitsProcessor,
+    NoBadWordsLogitsProcessor,
+    NoRepeatNGramLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensAtBeginLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+)
 
+from stakes.models.identity import RULES
 from stakes.models.local.attention import gqa_without_repeat, last_token_prefill
 from stakes.models.local.kv_cache import PreallocatedCache, new_cache
 from stakes.models.local.resources import Clock
@@ -56,10 +67,10 @@ class Decoded:
 def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: DecodeOptions) -> Decoded:
     """Decode every request of the batch to its end token or ``max_new_tokens``.
 
-    ``prompt_ids``: by request [T] ids of the *unpruned* prompt, which the repetition penalty reads.
+    ``prompt_ids``: by request [T] ids of the *unpruned* prompt, which the rules of decoding read.
     """
-    ends, penalty, clock, steps = end_ids(model), repetition_penalty(model), options.clock, options.max_new_tokens
-    seen = [upload(torch.unique(ids), batch.embeds.device) for ids in prompt_ids] if penalty != 1.0 else []
+    ends, clock, steps = end_ids(model), options.clock, options.max_new_tokens
+    rules = [RowRules.make(model, ids, batch.embeds.device) for ids in prompt_ids] if has_rules(model) else []
     language_model, embed = model.model.language_model, model.get_input_embeddings()
     cache, before = options.past or (new_cache(language_model.config), batch.mask[:, :0])
     mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), steps)), 1)
@@ -79,7 +90,7 @@ def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: Deco
                 last_only = options.drops is None and len(batch.deepstack) < len(language_model.layers)
                 with last_token_prefill(language_model, last_only):
                     hidden = forward(model, batch, mask[:, :length], cache, deepstack=options.drops is None)
-            picked, chosen, logits = _pick(model, hidden, seen, penalty)
+            picked, chosen, logits = _pick(model, hidden, rules)
         with gqa_without_repeat(language_model) as replaced:
             whole = mask[:, None, None].bool() if replaced else mask
             for step in range(steps):
@@ -91,19 +102,18 @@ def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: Deco
                     ended[row] = ended[row] or token in ends
                 if all(ended) or step + 1 == steps:
                     break
-                if penalty != 1.0:
-                    seen = [torch.unique(torch.cat((ids, new[None]))) for ids, new in zip(seen, chosen, strict=True)]
+                rules = [rule.after(new) for rule, new in zip(rules, chosen, strict=True)] if rules else []
                 with clock("decode"):
                     alive = [at for at, row in enumerate(rows) if not ended[row]]
                     if rows_may_leave and 2 * len(alive) <= len(rows):
                         stay = torch.tensor(alive, device=chosen.device)
                         cache.keep_rows(stay)
                         whole, next_positions, chosen = whole[stay], next_positions[stay], chosen[stay]
-                        rows, seen = [rows[at] for at in alive], [seen[at] for at in alive] if seen else []
+                        rows, rules = [rows[at] for at in alive], [rules[at] for at in alive] if rules else []
                     where = (next_positions + step)[None, :, None].expand(len(batch.positions), -1, 1)
                     seen_mask = whole[..., : length + step + 1]
                     hidden = _call(language_model, embed(chosen[:, None]), seen_mask, where, cache)
-                    picked, chosen, logits = _pick(model, hidden, seen, penalty)
+                    picked, chosen, logits = _pick(model, hidden, rules)
     return cut_at_end(generated, logprobs, ends, steps, logits_by_step)
 
 
@@ -149,11 +159,11 @@ def _call(language_model: Any, embeds: Tensor, mask: Tensor, positions: Tensor, 
     return hidden
 
 
-def _pick(model: Any, hidden: Tensor, seen: Sequence[Tensor], penalty: float) -> tuple[list[int], Tensor, Tensor]:
+def _pick(model: Any, hidden: Tensor, rules: Sequence["RowRules"]) -> tuple[list[int], Tensor, Tensor]:
     """The most likely next tokens on the host and on the device [B], and the logits [B, V] that chose them."""
     logits = model.lm_head(hidden[:, -1]).float()
-    if penalty != 1.0:
-        logits = _penalize(logits, seen, penalty)
+    if rules:
+        logits = torch.cat([rule(row[None]) for rule, row in zip(rules, logits, strict=True)])
     chosen = logits.argmax(-1)
     return chosen.tolist(), chosen, logits
 
@@ -161,15 +171,6 @@ def _pick(model: Any, hidden: Tensor, seen: Sequence[Tensor], penalty: float) ->
 def token_logprobs(logits: Tensor, chosen: Tensor) -> Tensor:
     """[B] log-probabilities of the chosen tokens [B] under the logits [B, V] that chose them."""
     return logits.gather(1, chosen[:, None])[:, 0] - logits.logsumexp(1)
-
-
-def _penalize(logits: Tensor, seen: Sequence[Tensor], penalty: float) -> Tensor:
-    """Divide the positive logits of tokens already seen by the penalty, multiply the negative ones."""
-    logits = logits.clone()
-    for row, ids in enumerate(seen):
-        values = logits[row, ids]
-        logits[row, ids] = torch.where(values > 0, values / penalty, values * penalty)
-    return logits
 
 
 @contextmanager
@@ -205,6 +206,47 @@ def cut_at_end(
         truncated.append(end == most)
         kept.append(list(of_row[: end + 1]))
     return Decoded(tokens, truncated, kept, logits[: max(map(len, kept))])
+
+
+@dataclass(frozen=True)
+class RowRules:
+    """The rules of one row, and what they read: [T] ids of the unpruned prompt and of the answer so far."""
+
+    rules: LogitsProcessorList
+    ids: Tensor
+
+    @classmethod
+    def make(cls, model: Any, prompt_ids: Tensor, device: torch.device) -> "RowRules":
+        """The checkpoint's rules in the order of ``generate``, by transformers' own classes."""
+        given, length = model.generation_config, len(prompt_ids)
+        ends = torch.tensor(sorted(end_ids(model)), device=device)
+        where = {"device": str(device)}
+        kinds: dict[str, Callable[[Any], LogitsProcessor]] = {
+            "repetition_penalty": RepetitionPenaltyLogitsProcessor,
+            "no_repeat_ngram_size": NoRepeatNGramLogitsProcessor,
+            "bad_words_ids": lambda words: NoBadWordsLogitsProcessor(words, ends),
+            "min_new_tokens": lambda least: MinNewTokensLengthLogitsProcessor(length, least, ends, **where),
+            "suppress_tokens": lambda ids: SuppressTokensLogitsProcessor(ids, **where),
+            "begin_suppress_tokens": lambda ids: SuppressTokensAtBeginLogitsProcessor(ids, length, **where),
+        }
+        made = [kinds[name](value) for name in RULES if (value := getattr(given, name, None))]
+        return cls(LogitsProcessorList(made), upload(prompt_ids, device))
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """[1, V] logits under the rules."""
+        rules: Any = self.rules  # annotated with tensor types that only constructors give
+        out: Tensor = rules(self.ids[None], logits)
+        return out
+
+    def after(self, token: Tensor) -> "RowRules":
+        """The rules after one more token."""
+        return RowRules(self.rules, torch.cat((self.ids, token[None])))
+
+
+def has_rules(model: Any, *, beside_penalty: bool = False) -> bool:
+    """Whether the checkpoint has any of the ``RULES``; ``beside_penalty``: any but the repetition penalty."""
+    others = any(getattr(model.generation_config, name, None) for name in RULES[1:])
+    return others or (not beside_penalty and repetition_penalty(model) != 1.0)
 
 
 def repetition_penalty(model: Any) -> float:

@@ -88,9 +88,9 @@ def test_no_other_size_of_the_same_shape_spends_more() -> None:
 
 @pytest.mark.parametrize("name", [name for name in families() if name not in CONTROLLABLE])
 def test_families_that_resizing_cannot_control_name_what_does(name: str) -> None:
-    with pytest.raises(BadInput, match="not controllable by resizing; use .{4}") as caught:
+    with pytest.raises(BadInput, match="not controllable by resizing; (use .{4}|every image takes the same)") as caught:
         fit(Image.new("RGB", (300, 300)), 200, name)
-    assert str(family(name).engine_parameter) in str(caught.value)
+    assert (family(name).engine_parameter or "at any setting") in str(caught.value)
 
 
 @pytest.mark.parametrize("budget", [0, -5, 1.5, True, "96", None])

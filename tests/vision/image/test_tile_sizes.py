@@ -55,10 +55,10 @@ def test_the_nearest_size_equals_the_best_of_every_side(
 def test_the_search_takes_bounded_time(name: str, size: tuple[int, int]) -> None:
     """A PNG of 8,000,000 x 10 pixels has 10 kB, and the walk over its long side took half a minute."""
     for budget in (300, 100_000):
-        started = time.perf_counter()
+        started = time.process_time()
         with suppress(InfeasibleBudget, BadInput):
             assert fitted_size(*size, budget, name).tokens <= budget
-        assert time.perf_counter() - started < 1  # at most about 0.2 s
+        assert time.process_time() - started < 2  # at most about 0.5 s
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "gemini", "gpt-4.1-mini"])

@@ -270,7 +270,7 @@ def test_blank_thin_and_tiny_images_stay_whole(size: tuple[int, int]) -> None:
     assert fit(Image.new("RGB", size, "white"), 16384, upscale=True, stretch=99, trim=True).box == (0, 0, *size)
 
 
-def test_real_pages_lose_no_ink_but_dirt_at_the_edge_and_specks(real_data: Path) -> None:
+def test_what_is_cut_off_real_pages_is_mostly_paper(real_data: Path) -> None:
     files = sorted(real_data.glob("*/images/*.jp*g"))[::8]
     for file in files:
         image = open_image(file)

@@ -6,6 +6,7 @@ SmolVLM first scale every image to the same long side: resizing an image changes
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,13 @@ class AnyRes:
         return self.tokens_on(self.canvas(width, height), width, height)
 
 
+@lru_cache
+def _grids(least: int, most: int) -> list[tuple[int, int, float]]:
+    """Columns, rows and their ratio of all grids of ``least`` to ``most`` tiles, the smallest first."""
+    grids = [(i, j, i / j) for i in range(1, most + 1) for j in range(1, most // i + 1) if i * j >= least]
+    return sorted(grids, key=lambda grid: grid[0] * grid[1])
+
+
 @dataclass(frozen=True)
 class AspectTiles:
     """InternVL: the grid of at most ``most`` tiles whose aspect ratio is closest, and a thumbnail.
@@ -92,10 +100,9 @@ class AspectTiles:
 
     def tiles(self, width: int, height: int) -> tuple[int, int]:
         """Columns and rows of tiles, without the thumbnail."""
-        best, least = (1, 1), math.inf
-        grids = [(i, j) for i in range(1, self.most + 1) for j in range(1, self.most // i + 1) if i * j >= self.least]
-        for i, j in sorted(grids, key=lambda grid: grid[0] * grid[1]):
-            difference = abs(width / height - i / j)
+        best, least, aspect = (1, 1), math.inf, width / height
+        for i, j, ratio in _grids(self.least, self.most):
+            difference = abs(aspect - ratio)
             if difference < least:
                 best, least = (i, j), difference
             elif difference == least and width * height > 0.5 * self.tile * self.tile * i * j:

@@ -70,14 +70,11 @@ class FitTiles:
 
     def tokens(self, width: int, height: int) -> int:
         """Tokens that the processor writes for one image."""
-        enlarging, shrinking = (math.inf, 0), (-1.0, 0)
-        for columns, rows in _grids(self.most):
-            scale, count = min(columns * self.tile / width, rows * self.tile / height), columns * rows
-            if scale >= 1:
-                enlarging = min(enlarging, (scale, count))
-            else:
-                shrinking = max(shrinking, (scale, -count))
-        count = enlarging[1] or -shrinking[1]
+        across = [columns * self.tile / width for columns in range(self.most + 1)]
+        down = [rows * self.tile / height for rows in range(self.most + 1)]
+        scales = [(min(across[i], down[j]), -i * j) for i, j in _grids(self.most)]
+        enlarging = [(scale, -count) for scale, count in scales if scale >= 1]
+        count = min(enlarging)[1] if enlarging else -max(scales)[1]
         return (self.per_tile + 1) * (count * (count > 1) + 1)
 
 

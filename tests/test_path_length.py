@@ -26,8 +26,8 @@ PACKAGE = str(Path(stakes.__file__).parent)
 # `value` five, and harm limits, the uniform baseline and the digests of a policy three.
 MOST_FILES_OF_CALIBRATE = 54
 # 18 files, the prompt, the five of the signal that reads it, the scan for images, the allowance, stable sizes, the line
-# of image work and the modes of images.
-MOST_FILES_OF_A_REQUEST = 29
+# of image work, the modes of images and the formula of Qwen-VL, which was in the file of all families.
+MOST_FILES_OF_A_REQUEST = 30
 
 
 def is_import(frame: FrameType | None) -> bool:

@@ -61,13 +61,13 @@ class Supervisor:
         """Until a signal, or until a process fails to start the first time."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
-        told = False
+        announced = False
         try:
             while not self._ending:
                 self._start_due()
                 self._listen()
-                if not told and all(one.ready for one in self._processes):
-                    told = True
+                if not announced and all(one.ready for one in self._processes):
+                    announced = True
                     ready()
         finally:
             self._end(end_s)

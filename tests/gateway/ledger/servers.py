@@ -43,13 +43,14 @@ class Server:
         own = [] if self.file is None else [str(self.file)]
         env = {**os.environ, **self.env}
         self.process = subprocess.Popen([BINARY, *own, *place, *self.options], stdout=subprocess.DEVNULL, env=env)
-        for _ in range(400):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 self.client.ping()
                 return
             except redis.exceptions.RedisError:
                 time.sleep(0.02)
-        raise TimeoutError("redis-server did not start")
+        raise TimeoutError(f"redis-server did not start; exit status {self.process.poll()}")
 
     def kill(self) -> None:
         if self.process is not None:

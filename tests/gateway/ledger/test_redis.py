@@ -195,7 +195,8 @@ def test_sentinels_lead_to_the_server_that_takes_writes(tmp_path: Path) -> None:
 
 
 def test_a_cluster_addressed_as_a_server_is_refused(tmp_path: Path) -> None:
-    with redis_server(tmp_path / "c", "--cluster-enabled", "yes") as server:
+    bus = str(free_port())  # by default the port plus 10,000, which may be above 65,535
+    with redis_server(tmp_path / "c", "--cluster-enabled", "yes", "--cluster-port", bus) as server:
         with pytest.raises(BadInput, match="a node of a Redis cluster, addressed as a single server"):
             RedisStore(server.url)
         (row,) = check_redis(server.url, 2.0)

@@ -78,7 +78,6 @@ class Workers:
             raise Refused(503, "fit_timeout", message, passable=not large) from None  # hostile work is large
         finally:
             self._leave(job)
-            del job  # an error holds this frame
 
     def close(self) -> None:
         """Accept no more work; running work may end."""
@@ -123,7 +122,6 @@ class Workers:
             self._end(job)
             self._start()
         deliver()
-        del job, deliver  # an error holds this frame, and would hold itself
 
     def _end(self, job: _Job) -> None:
         self.inside -= 1

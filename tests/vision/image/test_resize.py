@@ -83,9 +83,9 @@ def test_bytes_path_and_pillow_give_the_same(tmp_path: Path) -> None:
     assert all(same(result, results[0]) for result in results)
 
 
-def test_gray_pages_equal_their_rgb() -> None:
+def test_gray_pages_look_like_their_rgb() -> None:
     grey = page(900, 700).convert("L")
-    assert same(fit(grey, 96).image, fit(grey.convert("RGB"), 96).image)
+    assert psnr(fit(grey, 96).image, fit(grey.convert("RGB"), 96).image) > 44
 
 
 def test_fine_detail_is_averaged_not_skipped() -> None:

@@ -135,11 +135,11 @@ def test_too_few_labels_are_taken_as_they_are_by_default_and_refused_by_name(tmp
     settled = settle_tiers(few, TWO, "train", named=False)
     assert settled.labels
     assert isinstance(settled.signal, RequestSignal)
-    assert "only 6 questions are labelled 'high' (6 high, 18 low), and a signal needs at least 10" in settled.note
-    with pytest.raises(BadInput, match="only 6 questions are labelled 'high'"):
+    assert "only 6 questions of tier 'high' (6 high, 18 low), and a signal needs at least 10" in settled.note
+    with pytest.raises(BadInput, match="only 6 questions of tier 'high'"):
         settle_tiers(few, TWO, "train")
     three = [replace(s, tier=t) for s, t in zip(few, ["a", "b", "c"] * 8, strict=True)]
-    with pytest.raises(BadInput, match="only 8 questions are labelled 'a'"):
+    with pytest.raises(BadInput, match="only 8 questions of tier 'a'"):
         settle_tiers(three, {"a": 9, "b": 2, "c": 1}, "train", named=False)
 
 

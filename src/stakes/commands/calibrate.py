@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stakes.calibration.adaptive.sampler import AdaptiveSampling
     from stakes.calibration.certify.certificate import Certification
 
+POLICY = "policy.json"
 EstimatorName = Annotated[
     str | None,
     typer.Option(help="How curves are estimated: raw or pooled. Default: pooled to calibrate, raw to plan."),
@@ -59,9 +60,9 @@ def calibrate(
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
     max_harm: MaxHarm = None,
     pages: inputs.Pages = None,
-    per_tier: inputs.PerTier = 100,
+    per_tier: inputs.PerTier = None,
     log: inputs.Log = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path("policy.json"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path(POLICY),
     estimator: EstimatorName = None,
     certify: Annotated[
         bool,
@@ -118,6 +119,7 @@ def calibrate(
 
     sampling, certification = _choices(adaptive, passes, certify, confidence, ceiling, max_per_document)
     costs = {name: tier.cost for name, tier in parse_costs(cost or ["high=5", "low=1"]).items()}
+    inputs.check_tiers("--ceiling", () if certification is None else certification.ceilings, costs)
     budgets = None if grid is None else inputs.whole_numbers("--grid", grid)
     options = steps.CalibrationOptions(
         setting=Setting(mechanism, selector, metric),  # type: ignore[arg-type]
@@ -133,6 +135,8 @@ def calibrate(
     inputs.check_writable(output, samples, log, inputs.signal_file(signal or ""))
     budgets_to_measure(budgets, mean_budget, floor)
     word = signal or inputs.default_signal(samples, costs, stated=bool(cost))
+    if word in ("requests", "keywords"):  # labels would name the tiers
+        inputs.check_spelling("--cost", costs)
     reader = None if word == "train" else inputs.parse_signal(word, costs)
     by_label = reader is None or per_request  # per-request costs need labels: misread tiers are part of the estimate
     prepared, read = inputs.gather_samples(
@@ -253,4 +257,6 @@ def _explained(grid: list[int] | None, mean_budget: int, model: object, mechanis
 
 def calibration_log(policy: Path) -> Path:
     """The default log of a policy's answers."""
+    if policy.is_dir():
+        raise BadInput(f"{policy} is a folder, and a policy is a file; give its name, such as -o {policy / POLICY}")
     return policy.with_suffix(".outcomes.jsonl")

@@ -11,6 +11,7 @@ from stakes.commands.options.inputs import check_distinct
 from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.errors import BadInput
 from stakes.evaluation.progress import progress_bar
+from stakes.formats import counted
 
 if TYPE_CHECKING:
     from stakes.data.validate import FileReport
@@ -45,8 +46,8 @@ def check(
     if not found.usable:
         fatal = [problem for problem in found.problems if problem.fatal]
         lines = len({problem.line for problem in fatal if problem.line is not None})
-        where = f" on {lines} line{'s' if lines > 1 else ''}" if lines else ""
-        count = f"{len(fatal)} problem{'s' if len(fatal) > 1 else ''}"
+        where = f" on {counted(lines, 'line')}" if lines else ""
+        count = counted(len(fatal), "problem")
         raise BadInput(f"{file} cannot be used as it is: {count}{where}, all named above; fix or remove them")
 
 
@@ -129,7 +130,7 @@ def _summary(found: "FileReport", family: str) -> Iterator[str]:
         least, middle, largest = found.native_range
         yield f"native     {least} to {largest} visual tokens in {family}, median {middle}"
     for key, count in found.ignored_keys.items():
-        yield f"ignored    the key {key!r} on {count} lines: no sample has it"
+        yield f"ignored    the key {key!r} on {counted(count, 'line')}: no sample has it"
     for fatal, title in ((True, "unusable"), (False, "note")):
         lines = defaultdict[str, list[int]](list)  # of problems with the same message, such as those of one image
         for problem in found.problems:

@@ -3,7 +3,9 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -24,7 +26,7 @@ Costs = Annotated[
 Pages = Annotated[
     str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, receipts, charts, infographics, …")
 ]
-PerTier = Annotated[int, typer.Option(help="With --pages: questions of each tier.")]
+PerTier = Annotated[int | None, typer.Option(help="With --pages: questions of each tier. Default: 100.")]
 Log = Annotated[
     Path | None, typer.Option(help="The log of answers that a run resumes from. Default: next to the policy.")
 ]
@@ -71,6 +73,29 @@ def tier_numbers(option: str, words: list[str], kind: type[N]) -> dict[str, N]:
             what = "a whole number" if kind is int else "a number"
             raise BadInput(f"{option} {tier}={value}: {value!r} is not {what}") from None
     return numbers
+
+
+def check_tiers(option: str, named: Iterable[str], tiers: Iterable[str]) -> None:
+    """Refuse names that are no tiers, with the nearest tier as advice."""
+    tiers = list(tiers)
+    for name in named:
+        if name not in tiers:
+            near = get_close_matches(name, tiers, n=1) or tiers
+            raise BadInput(f"{option} names tier {name!r}, and the tiers are {', '.join(tiers)}; write {near[0]}=…")
+
+
+def check_spelling(option: str, named: Iterable[str]) -> None:
+    """Refuse a name that is one slip away from ``high`` or ``low``, if that is missing: ``hihg`` beside ``low``."""
+    from rapidfuzz.distance import OSA
+
+    named = list(named)
+    for name in named:
+        for usual in ("high", "low"):
+            if usual not in named and OSA.distance(name, usual) == 1:
+                raise BadInput(
+                    f"{option} names tier {name!r}; did you mean {usual}? A tier of your own needs a name that is not "
+                    "one letter away from it"
+                )
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
@@ -161,7 +186,7 @@ def signal_file(word: str) -> Path | None:
 def gather_samples(
     file: Path | None,
     pages: str | None,
-    per_tier: int,
+    per_tier: int | None,
     split: str,
     signal: "Signal | None",
     judge: "Judge | None" = None,
@@ -178,8 +203,13 @@ def gather_samples(
     if pages is not None:
         if judge is not None:
             raise BadInput("a judge's labels belong to a samples file; leave --pages out, or use --signal tier")
-        return draw_samples(pages, split, per_tier, signal), []
+        return draw_samples(pages, split, 100 if per_tier is None else per_tier, signal), []
     assert file is not None
+    if per_tier is not None:
+        raise BadInput(
+            f"--per-tier {per_tier} is for --pages, and all questions of {file} are used; leave it out, or give a "
+            "shorter file"
+        )
     read = read_samples(file)
     if judge is not None:
         read = _with_verdicts(read, judge)
@@ -253,8 +283,13 @@ def check_writable(path: Path, *needed: Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"{path} cannot be written ({error.strerror}); choose another place") from None
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise BadInput(f"{path} cannot be written; choose another place")
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder, and a file is written; give a file's name")
+    try:
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}); choose another place") from None
 
 
 def check_distinct(path: Path, *needed: Path | None) -> None:

@@ -11,6 +11,7 @@ from stakes.calibration.certify.certificate import Certificate
 from stakes.calibration.result import Calibration
 from stakes.commands.output import format_by_tier, print_table
 from stakes.commands.output.plan import print_plan
+from stakes.formats import counted
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
@@ -163,8 +164,8 @@ def _print_held_out(found: Calibration) -> None:
         return
     if set(check.budgets.values()) == {check.uniform_budget}:
         typer.echo(
-            f"Held out: chosen on {check.chosen_on} documents, the choice is uniform itself ({check.uniform_budget}); "
-            f"there is nothing to compare on the other {check.tested_on}."
+            f"Held out: chosen on {counted(check.chosen_on, 'document')}, the choice is uniform itself "
+            f"({check.uniform_budget}); there is nothing to compare on the other {check.tested_on}."
         )
         return
     chosen, gain = format_by_tier(check.budgets), check.gain
@@ -178,12 +179,17 @@ def _print_held_out(found: Calibration) -> None:
             f"at more tokens per image ({mine:.0f} against {even:.0f}), so this is no proof; stakes evaluate compares "
             "at equal tokens"
         )
-    span = f"({gain.few})" if gain.few else f"[{gain.low:+.3f}, {gain.high:+.3f}]"
+    span = f"({gain.few})" if gain.few else f"[{gain.low:.3f}, {gain.high:.3f}]"
     typer.echo(
-        f"Held out: chosen on {check.chosen_on} documents ({chosen}), {tested} on the other {check.tested_on}: CWE "
-        f"falls by {gain.value:+.3f} {span} from uniform {check.uniform_budget}, the largest measured budget within "
-        f"the mean, {spent}; wins : losses in the most expensive tier {check.high_cost}."
+        f"Held out: chosen on {counted(check.chosen_on, 'document')} ({chosen}), {tested} on the other "
+        f"{check.tested_on}: CWE {_moves(gain.value)} {span} from uniform {check.uniform_budget}, the largest "
+        f"measured budget within the mean, {spent}; wins : losses in the most expensive tier {check.high_cost}."
     )
+
+
+def _moves(gain: float) -> str:
+    """A fall of CWE, or a rise where it is negative."""
+    return f"falls by {gain:.3f}" if gain >= 0 else f"rises by {-gain:.3f}"
 
 
 def format_per_request(policy: "Policy") -> Iterator[str]:

@@ -188,7 +188,7 @@ def test_bad_input_is_refused_before_a_model_is_loaded(place: Path) -> None:
     refused("deletion with it", cal, "--selector", "random")
     deletion = (cal, "--model", place / "no model", "--mechanism", "deletion", "--selector")
     refused("^selector 'fastv' has no option 'laier=2'; it takes", *deletion, "fastv:laier=2")
-    with pytest.raises(BadInput, match="cannot be written"):
+    with pytest.raises(BadInput, match="is a folder, and a policy is a file"):
         stakes("calibrate", cal, "-o", place)
     with pytest.raises(BadInput, match="no policy file"):
         stakes("evaluate", cal, "--policy", place / "gone.json")

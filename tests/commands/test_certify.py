@@ -117,7 +117,7 @@ def test_the_summary_shows_what_ships_and_its_bounds(found: Calibration, capsys:
 
 
 def test_too_few_documents_are_refused_before_anything_is_answered(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="1 documents are too few"):
+    with pytest.raises(BadInput, match="1 document cannot be divided"):
         calibrated(tmp_path, Certification(0.95), pages=1)
     assert not (tmp_path / "log.jsonl").exists()
 

@@ -10,6 +10,7 @@ from stakes.budgets.curve import Curve
 from stakes.budgets.harm import HarmReport, harm_report
 from stakes.budgets.plan import Plan
 from stakes.budgets.policy import Policy
+from stakes.budgets.savings import ms_per_thousand_tokens
 from stakes.calibration.adaptive.sampler import AdaptiveResult
 from stakes.calibration.certify.certificate import Certificate
 from stakes.calibration.holdout import AsServed, HeldOut, as_served, estimate_served
@@ -172,6 +173,7 @@ class Calibration:
                 "policy": self.spent,
                 "calibration": self.measured_tokens,
             },
+            "ms_per_thousand_tokens": ms_per_thousand_tokens(self.run.outcomes.values()),
             "answers": {
                 "total": len(self.run.outcomes),
                 "new": self.run.answered,

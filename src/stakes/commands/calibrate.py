@@ -91,6 +91,7 @@ def calibrate(
     passes: Annotated[
         int | None, typer.Option(help="With --adaptive: the largest number of answers to choose on.")
     ] = None,
+    price: inputs.Price = None,
     workers: Workers,
     as_json: AsJson = False,
 ) -> None:
@@ -106,6 +107,7 @@ def calibrate(
     Example: stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1 --family qwen3-vl --key-env MY_KEY
     """
     from stakes.budgets.curve import budgets_to_measure
+    from stakes.budgets.savings import check_price, savings
     from stakes.calibration import calibrate as steps
     from stakes.calibration.estimators import DEFAULT
     from stakes.calibration.reading import settle_tiers
@@ -117,6 +119,7 @@ def calibrate(
     from stakes.report.sentences import note_on_unsure
     from stakes.tiers import parse_costs
 
+    check_price(price)
     sampling, certification = _choices(adaptive, passes, certify, confidence, ceiling, max_per_document)
     costs = {name: tier.cost for name, tier in parse_costs(cost or ["high=5", "low=1"]).items()}
     inputs.check_tiers("--ceiling", () if certification is None else certification.ceilings, costs)
@@ -168,10 +171,17 @@ def calibrate(
     if as_json:
         record = {"policy": str(output), "log": str(log), "signal": word, "signal_agreement": right}
         checked = {} if counts is None else {"server_counts": counts}
+        if price is not None:
+            checked |= {
+                "dollars": {
+                    "full_resolution": savings(result.native_tokens, price).dollars,
+                    "policy": savings(result.spent, price).dollars,
+                }
+            }
         print_json({**record, **result.record(), **checked, "notes": [*filter(None, [harm, *notes, *after])]})
         return
     shown = right if by_label and result.training is None else None
-    print_calibration(result, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost))
+    print_calibration(result, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost), price=price)
     for line in [*format_per_request(result.policy), *format_adaptive(result.adaptive, certify)]:
         typer.echo(line)
     if counts:

@@ -26,6 +26,9 @@ Costs = Annotated[
 Pages = Annotated[
     str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, receipts, charts, infographics, …")
 ]
+Price = Annotated[
+    float | None, typer.Option(help="Dollars per million input tokens, such as 0.15, to show tokens as money.")
+]
 PerTier = Annotated[int | None, typer.Option(help="With --pages: questions of each tier. Default: 100.")]
 Log = Annotated[
     Path | None, typer.Option(help="The log of answers that a run resumes from. Default: next to the policy.")

@@ -10,7 +10,6 @@ from stakes.budgets.curve import Curve
 from stakes.budgets.harm import HarmReport, harm_report
 from stakes.budgets.plan import Plan
 from stakes.budgets.policy import Policy
-from stakes.budgets.savings import ms_per_thousand_tokens
 from stakes.calibration.adaptive.sampler import AdaptiveResult
 from stakes.calibration.certify.certificate import Certificate
 from stakes.calibration.holdout import AsServed, HeldOut, as_served, estimate_served
@@ -18,6 +17,7 @@ from stakes.calibration.reading import SignalTraining
 from stakes.errors import BadInput
 from stakes.evaluation.runner import Run
 from stakes.evaluation.samples import Excluded
+from stakes.evaluation.savings import ms_per_thousand_tokens
 
 VEGA_LITE = "application/vnd.vegalite.v5+json"
 

@@ -107,7 +107,6 @@ def calibrate(
     Example: stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1 --family qwen3-vl --key-env MY_KEY
     """
     from stakes.budgets.curve import budgets_to_measure
-    from stakes.budgets.savings import check_price, savings
     from stakes.calibration import calibrate as steps
     from stakes.calibration.estimators import DEFAULT
     from stakes.calibration.reading import settle_tiers
@@ -116,13 +115,14 @@ def calibrate(
     from stakes.evaluation.progress import Progress
     from stakes.evaluation.runner import RunOptions
     from stakes.evaluation.samples import format_joined
+    from stakes.evaluation.savings import check_price, savings
     from stakes.report.sentences import note_on_unsure
-    from stakes.tiers import parse_costs
+    from stakes.tiers import check_spelling, check_tiers, parse_costs
 
     check_price(price)
     sampling, certification = _choices(adaptive, passes, certify, confidence, ceiling, max_per_document)
     costs = {name: tier.cost for name, tier in parse_costs(cost or ["high=5", "low=1"]).items()}
-    inputs.check_tiers("--ceiling", () if certification is None else certification.ceilings, costs)
+    check_tiers("--ceiling", () if certification is None else certification.ceilings, costs)
     budgets = None if grid is None else inputs.whole_numbers("--grid", grid)
     options = steps.CalibrationOptions(
         setting=Setting(mechanism, selector, metric),  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ def calibrate(
     budgets_to_measure(budgets, mean_budget, floor)
     word = signal or inputs.default_signal(samples, costs, stated=bool(cost))
     if word in ("requests", "keywords"):  # labels would name the tiers
-        inputs.check_spelling("--cost", costs)
+        check_spelling("--cost", costs)
     reader = None if word == "train" else inputs.parse_signal(word, costs)
     by_label = reader is None or per_request  # per-request costs need labels: misread tiers are part of the estimate
     prepared, read = inputs.gather_samples(

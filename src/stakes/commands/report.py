@@ -32,7 +32,7 @@ def report(
 
     Example: stakes report policy.json --samples questions.jsonl --price 0.5
     """
-    from stakes.budgets.savings import check_price
+    from stakes.evaluation.savings import check_price
     from stakes.report.data import read_run
     from stakes.report.gallery import samples_from_file, samples_from_pages
     from stakes.report.html import Pricing, report_html

@@ -28,7 +28,7 @@ OTHER = "other"
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     """Rows as text by column; ``numbers`` are the rows' own, as a spreadsheet counts them."""
 
     path: Path
@@ -43,7 +43,7 @@ class Table:
         return column
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> TableFile:
     """A CSV file, a JSON array of objects, or JSON lines."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -58,7 +58,7 @@ def read_table(path: Path) -> Table:
     return _csv_table(path, text)
 
 
-def _csv_table(path: Path, text: str) -> Table:
+def _csv_table(path: Path, text: str) -> TableFile:
     head = text.partition("\n")[0]
     delimiter = max(",;\t|", key=head.count)  # the first at a tie: a comma
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -81,7 +81,7 @@ def _csv_table(path: Path, text: str) -> Table:
         raise BadInput(f"line {lines.line_num} of {path} is not CSV ({error}); save the table again as CSV") from None
     if not rows:
         raise BadInput(f"{path} has no rows; the first line names the columns, and each further one is a document")
-    return Table(path, columns, tuple(rows), tuple(numbers))
+    return TableFile(path, columns, tuple(rows), tuple(numbers))
 
 
 def _columns(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def _columns(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _json_table(path: Path, text: str) -> Table:
+def _json_table(path: Path, text: str) -> TableFile:
     try:
         records = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines() if x]
     except (ValueError, RecursionError) as error:
@@ -107,7 +107,7 @@ def _json_table(path: Path, text: str) -> Table:
     if not columns:
         raise BadInput(f"{path} has no entries; give an array of objects, each a document")
     rows = tuple({name: _text(record.get(name)) for name in columns} for record in records)
-    return Table(path, tuple(columns), rows, tuple(range(1, len(rows) + 1)))
+    return TableFile(path, tuple(columns), rows, tuple(range(1, len(rows) + 1)))
 
 
 def _text(value: Any) -> str:
@@ -157,13 +157,13 @@ class Places:
     group: str | None = None
 
 
-def find_column(table: Table, key: str) -> str | None:
+def find_column(table: TableFile, key: str) -> str | None:
     """The column with a common name of this key, if there is exactly one."""
     found = [name for name in table.columns if name.lower() in SYNONYMS[key]]
     return found[0] if len(found) == 1 else None
 
 
-def rows_as_samples(table: Table, fields: Fields, places: Places) -> tuple[list[Sample], int]:
+def rows_as_samples(table: TableFile, fields: Fields, places: Places) -> tuple[list[Sample], int]:
     """A sample per field and row, and the number of empty cells, which are left out.
 
     ``sample.image`` is the path as found, with ``#3`` for a page of a PDF. Every file that is missing is named.

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -76,29 +75,6 @@ def tier_numbers(option: str, words: list[str], kind: type[N]) -> dict[str, N]:
             what = "a whole number" if kind is int else "a number"
             raise BadInput(f"{option} {tier}={value}: {value!r} is not {what}") from None
     return numbers
-
-
-def check_tiers(option: str, named: Iterable[str], tiers: Iterable[str]) -> None:
-    """Refuse names that are no tiers, with the nearest tier as advice."""
-    tiers = list(tiers)
-    for name in named:
-        if name not in tiers:
-            near = get_close_matches(name, tiers, n=1) or tiers
-            raise BadInput(f"{option} names tier {name!r}, and the tiers are {', '.join(tiers)}; write {near[0]}=…")
-
-
-def check_spelling(option: str, named: Iterable[str]) -> None:
-    """Refuse a name that is one slip away from ``high`` or ``low``, if that is missing: ``hihg`` beside ``low``."""
-    from rapidfuzz.distance import OSA
-
-    named = list(named)
-    for name in named:
-        for usual in ("high", "low"):
-            if usual not in named and OSA.distance(name, usual) == 1:
-                raise BadInput(
-                    f"{option} names tier {name!r}; did you mean {usual}? A tier of your own needs a name that is not "
-                    "one letter away from it"
-                )
 
 
 def whole_numbers(option: str, text: str) -> list[int]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stakes.commands.options.inputs import check_spelling, check_tiers, signal_file, tier_numbers, use_signal
+from stakes.commands.options.inputs import signal_file, tier_numbers, use_signal
 from stakes.errors import BadInput
+from stakes.tiers import check_spelling, check_tiers
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from stakes.commands.options.inputs import tier_words
 from stakes.data.sample import Sample
-from stakes.data.table import OTHER, Fields, Table, find_column
+from stakes.data.table import OTHER, Fields, TableFile, find_column
 from stakes.errors import BadInput
 from stakes.formats import counted
 
 MOST_PAGES = 2000
 
 
-def find_named(table: Table, option: str, key: str, column: str | None) -> str:
+def find_named(table: TableFile, option: str, key: str, column: str | None) -> str:
     """The column that was named, or the only one with a common name."""
     if column is not None:
         return table.need(option, column)
@@ -27,7 +27,7 @@ def find_named(table: Table, option: str, key: str, column: str | None) -> str:
 
 
 def read_fields(
-    table: Table, answers: Sequence[str], questions: Sequence[str], tiers: Sequence[str]
+    table: TableFile, answers: Sequence[str], questions: Sequence[str], tiers: Sequence[str]
 ) -> tuple[Fields, dict[str, float]]:
     """The fields to ask for, and the cost of each tier."""
     words = tier_words("--tier", list(tiers))
@@ -79,7 +79,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _questions(table: Table, names: Sequence[str], words: Sequence[str]) -> tuple[dict[str, str], str | None]:
+def _questions(table: TableFile, names: Sequence[str], words: Sequence[str]) -> tuple[dict[str, str], str | None]:
     """The question of each field, or the column that holds the questions."""
     asked, column = dict[str, str](), None if words else find_column(table, "question")
     for word in words:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from stakes.budgets.savings import ms_per_thousand_tokens, savings
 from stakes.calibration.arms.comparison import TOLERANCE
 from stakes.calibration.certify.certificate import Certificate
 from stakes.calibration.result import Calibration
 from stakes.commands.output import format_by_tier, print_table
 from stakes.commands.output.plan import print_plan
+from stakes.evaluation.savings import ms_per_thousand_tokens, savings
 from stakes.formats import counted, format_dollars, format_seconds
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from stakes.budgets.savings import savings
+from stakes.evaluation.savings import savings
 from stakes.formats import format_dollars, format_seconds
 from stakes.gateway.monitoring.merge import Counts
 from stakes.gateway.monitoring.recent import Side

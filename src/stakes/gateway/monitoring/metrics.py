@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from stakes.budgets.savings import savings
+from stakes.evaluation.savings import savings
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 _DIFFERENCE = (-1024, -256, -64, -16, -4, -1, 0, 1, 4, 16, 64, 256, 1024)

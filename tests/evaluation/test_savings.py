@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stakes.budgets.savings import check_price, ms_per_thousand_tokens, savings
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
+from stakes.evaluation.savings import check_price, ms_per_thousand_tokens, savings
 from stakes.formats import counted, format_dollars, format_seconds
 from stakes.gateway.monitoring.dashboard import worth
 from stakes.gateway.monitoring.metrics import Metrics

@@ -1,4 +1,4 @@
-"""What is published: versions agree, every supported Python is named and the release tests the oldest and the newest."""
+"""What is published: versions agree, every supported Python is named, and a release tests the oldest and the newest."""
 
 from __future__ import annotations
 

@@ -143,7 +143,8 @@ class _Checker:
         report = self.report
         report.documents, ungrouped = len(self.documents), self.groups.pop("", 0)
         report.groups = len(self.groups)
-        report.units, report.questions = Counter(tier for tier, _ in self.units), len(self.texts)
+        units = Counter(tier for tier, _ in self.units)
+        report.units, report.questions = Counter({tier: units[tier] for tier in report.tiers}), len(self.texts)
         if self.groups and ungrouped:
             message = f"{ungrouped} of {report.samples} samples have no group; each of their documents counts as one"
             self._add(None, "group", message, fatal=False)

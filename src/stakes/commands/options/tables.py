@@ -52,22 +52,20 @@ def _tiers(names: Sequence[str], words: Mapping[str, str]) -> tuple[dict[str, st
     """The tier of each field, and the cost of each tier, most expensive first."""
     if not words:
         return {}, {}
-    tier_of, costs = {}, dict[str, float]()
+    tier_of, costs = dict[str, str](), dict[str, float]()
     for name in names:
         value = words.get(name)
-        try:
-            cost = 1.0 if value is None else float(value)
-        except ValueError:
-            if value not in words or not _is_number(words[value]):
-                raise BadInput(
-                    f"--tier {name}={value}: {value!r} is neither a cost nor a field with one; write {name}=20"
-                ) from None
+        if value is None:
+            tier_of[name] = OTHER
+            costs.setdefault(OTHER, 1.0)
+        elif _is_number(value):
+            if not 0 < float(value) < float("inf"):
+                raise BadInput(f"--tier {name}={value}: a cost is above 0; write {name}=20")
+            tier_of[name], costs[name] = name, float(value)
+        elif _is_number(words.get(value, "")):
             tier_of[name] = value
-            continue
-        if not 0 < cost < float("inf"):
-            raise BadInput(f"--tier {name}={value}: a cost is above 0; write {name}=20")
-        tier = name if value is not None else OTHER
-        tier_of[name], costs[tier] = tier, cost
+        else:
+            raise BadInput(f"--tier {name}={value}: {value!r} is neither a cost nor a field with one; write {name}=20")
     return tier_of, dict(sorted(costs.items(), key=lambda item: -item[1]))
 
 

@@ -9,6 +9,7 @@ import sys
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.main import get_command
 
 from stakes.aliases import with_new_options
 from stakes.commands import data, signal
@@ -26,11 +27,13 @@ from stakes.commands.serve import serve
 from stakes.commands.tokens import tokens
 from stakes.errors import StakesError
 
+HELP = ["-h", "--help"]
+
 app = typer.Typer(
     name="stakes",
     help="Spend a vision-language model's visual tokens where mistakes are expensive.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": HELP},
     pretty_exceptions_enable=False,
 )
 
@@ -65,7 +68,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     _: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
+        bool, typer.Option("--version", "-V", is_eager=True, callback=_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Spend a vision-language model's visual tokens where mistakes are expensive."""
@@ -82,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         words = with_new_options(sys.argv[1:] if arguments is None else arguments)
-        status = app(words, prog_name="stakes", standalone_mode=False)
+        status = _command()(words, prog_name="stakes", standalone_mode=False)
     except StakesError as error:
         _fail(str(error))
     except _UsageError as error:
@@ -100,6 +103,21 @@ def main(arguments: list[str] | None = None) -> None:
         if status == STOPPED:  # how typer reports Ctrl-C
             _stop(arguments)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _command() -> Any:
+    """The commands, whose help names a type beside options that take a value, and none beside flags."""
+    root = get_command(app)
+    _hide_types_of_flags(root, typer.Context(root, info_name="stakes", help_option_names=HELP))
+    return root
+
+
+def _hide_types_of_flags(command: Any, context: typer.Context) -> None:
+    for option in command.get_params(context):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for name, child in getattr(command, "commands", {}).items():
+        _hide_types_of_flags(child, typer.Context(child, info_name=name, parent=context))
 
 
 def _stop(arguments: list[str] | None) -> NoReturn:

@@ -10,6 +10,7 @@ paper (Section "Problem") uses 5 for high and 1 for low, and 5, 3, 1 for its mix
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from stakes.errors import BadInput
 
@@ -57,6 +58,29 @@ def parse_costs(words: Iterable[str]) -> dict[str, Tier]:
     if not tiers:
         raise BadInput("no tier was given; write at least one name=cost, for example high=5")
     return tiers
+
+
+def check_tiers(option: str, named: Iterable[str], tiers: Iterable[str]) -> None:
+    """Refuse names that are no tiers, with the nearest tier as advice."""
+    tiers = list(tiers)
+    for name in named:
+        if name not in tiers:
+            near = get_close_matches(name, tiers, n=1) or tiers
+            raise BadInput(f"{option} names tier {name!r}, and the tiers are {', '.join(tiers)}; write {near[0]}=…")
+
+
+def check_spelling(option: str, named: Iterable[str]) -> None:
+    """Refuse a name that is one slip away from ``high`` or ``low``, if that is missing: ``hihg`` beside ``low``."""
+    from rapidfuzz.distance import OSA
+
+    named = list(named)
+    for name in named:
+        for usual in ("high", "low"):
+            if usual not in named and OSA.distance(name, usual) == 1:
+                raise BadInput(
+                    f"{option} names tier {name!r}; did you mean {usual}? A tier of your own needs a name that is not "
+                    "one letter away from it"
+                )
 
 
 def as_tiers(costs: Mapping[str, float]) -> dict[str, Tier]:

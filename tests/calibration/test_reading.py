@@ -17,7 +17,7 @@ from stakes.calibration.certify.certificate import Certification
 from stakes.calibration.reading import default_signal, settle_tiers, train_on_labels
 from stakes.calibration.result import Calibration
 from stakes.cli import main
-from stakes.commands.calibrate_summary import format_training
+from stakes.commands.output.calibration import format_training
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.samples import prepare_samples
@@ -112,7 +112,7 @@ def test_the_same_four_questions_on_every_page_keep_their_labels_and_say_so(tmp_
 
 def test_the_command_trains_and_says_how_well_it_reads_each_tier(tmp_path: Path) -> None:
     """The same as ``stakes.calibrate``; OCR stands in for a model, as it answers without weights."""
-    from stakes.commands.inputs import default_signal as of_command
+    from stakes.commands.options.inputs import default_signal as of_command
 
     path = write(tmp_path, receipts(tmp_path))
     assert of_command(path, COSTS, stated=True) == "train"
@@ -135,11 +135,11 @@ def test_too_few_labels_are_taken_as_they_are_by_default_and_refused_by_name(tmp
     settled = settle_tiers(few, TWO, "train", named=False)
     assert settled.labels
     assert isinstance(settled.signal, RequestSignal)
-    assert "only 6 questions are labelled 'high' (6 high, 18 low), and a signal needs at least 10" in settled.note
-    with pytest.raises(BadInput, match="only 6 questions are labelled 'high'"):
+    assert "only 6 questions of tier 'high' (6 high, 18 low), and a signal needs at least 10" in settled.note
+    with pytest.raises(BadInput, match="only 6 questions of tier 'high'"):
         settle_tiers(few, TWO, "train")
     three = [replace(s, tier=t) for s, t in zip(few, ["a", "b", "c"] * 8, strict=True)]
-    with pytest.raises(BadInput, match="only 8 questions are labelled 'a'"):
+    with pytest.raises(BadInput, match="only 8 questions of tier 'a'"):
         settle_tiers(three, {"a": 9, "b": 2, "c": 1}, "train", named=False)
 
 

@@ -16,7 +16,7 @@ from stakes.budgets.policy import Policy
 from stakes.calibration.reading import serving_signal
 from stakes.commands.calibrate import calibrate
 from stakes.commands.evaluate import evaluate
-from stakes.commands.inputs import parse_signal
+from stakes.commands.options.inputs import parse_signal
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, LedgerBreach
 from stakes.evaluation.outcome_log import read_outcomes
@@ -188,7 +188,7 @@ def test_bad_input_is_refused_before_a_model_is_loaded(place: Path) -> None:
     refused("deletion with it", cal, "--selector", "random")
     deletion = (cal, "--model", place / "no model", "--mechanism", "deletion", "--selector")
     refused("^selector 'fastv' has no option 'laier=2'; it takes", *deletion, "fastv:laier=2")
-    with pytest.raises(BadInput, match="cannot be written"):
+    with pytest.raises(BadInput, match="is a folder, and a policy is a file"):
         stakes("calibrate", cal, "-o", place)
     with pytest.raises(BadInput, match="no policy file"):
         stakes("evaluate", cal, "--policy", place / "gone.json")

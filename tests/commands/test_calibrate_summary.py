@@ -8,7 +8,7 @@ from tests.evaluation.oracle import Oracle, write_samples
 
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.result import Calibration
-from stakes.commands.calibrate_summary import print_calibration
+from stakes.commands.output.calibration import print_calibration
 from stakes.evaluation.samples import prepare_samples
 from stakes.signals import KeywordRule
 
@@ -34,7 +34,7 @@ def line(found: Calibration, capsys: pytest.CaptureFixture[str], **other: object
 
 def test_an_interval_above_zero_helps(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     sentence = line(found, capsys)
-    assert "the choice helps on the other 20: CWE falls by +" in sentence
+    assert "the choice helps on the other 20: CWE falls by " in sentence
     assert " [+" in sentence
 
 
@@ -50,7 +50,7 @@ def test_few_documents_have_no_interval_and_no_verdict(found: Calibration, capsy
 def test_more_tokens_than_uniform_took_prove_nothing(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     sentence = line(found, capsys, mean_tokens=352.0, uniform_mean_tokens=302.0)
     assert "helps" not in sentence
-    assert "tested on the other 20: CWE falls by +" in sentence
+    assert "tested on the other 20: CWE falls by " in sentence
     assert "at more tokens per image (352 against 302), so this is no proof; stakes evaluate compares" in sentence
     assert "helps" in line(found, capsys, mean_tokens=303.2, uniform_mean_tokens=302.0)
     assert "no proof" in line(found, capsys, mean_tokens=303.3, uniform_mean_tokens=302.0)

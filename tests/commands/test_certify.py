@@ -18,7 +18,7 @@ from stakes.calibration.certify.certificate import Certification
 from stakes.calibration.result import Calibration
 from stakes.commands.calibrate import _choices
 from stakes.commands.calibrate import calibrate as command
-from stakes.commands.calibrate_summary import print_calibration, print_shipped
+from stakes.commands.output.calibration import print_calibration, print_shipped
 from stakes.commands.plan import plan
 from stakes.errors import BadInput
 from stakes.evaluation.samples import prepare_samples
@@ -117,7 +117,7 @@ def test_the_summary_shows_what_ships_and_its_bounds(found: Calibration, capsys:
 
 
 def test_too_few_documents_are_refused_before_anything_is_answered(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="1 documents are too few"):
+    with pytest.raises(BadInput, match="1 document cannot be divided"):
         calibrated(tmp_path, Certification(0.95), pages=1)
     assert not (tmp_path / "log.jsonl").exists()
 

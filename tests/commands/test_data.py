@@ -53,9 +53,12 @@ def test_a_good_file_gives_a_summary_and_status_0(tmp_path: Path) -> None:
     done = _stakes("data", "check", _samples(tmp_path), "--largest-budget", 500)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "samples    4 on 1 documents, 1 images, at most 4 on one image",
+        "samples    4 questions (4 distinct) on 1 document, 1 image, at most 4 on one image",
         "tiers      low 2, high 2 (4 by the keyword rule)",
         "native     500 to 500 visual tokens in qwen2.5-vl, median 500",
+        "With --certify, three quarters of them test the choice: even without one mistake there, at 95% confidence a "
+        "tier's error is then known to be at most low 98% (1 document), high 98% (1 document). Too few to learn or "
+        "certify a tier from: low, high.",
         "Every line can be used.",
     ]
 

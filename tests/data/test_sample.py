@@ -34,7 +34,7 @@ def test_samples_are_read_in_order_with_what_they_carry(tmp_path: Path) -> None:
         ("[" * 200_000, "line 17 of .* is not readable JSON: .* its nesting too deep"),
         (json.dumps({**GOOD, "id": "x \ud83d"}), "line 17 of .* holds half of a surrogate pair"),
         (json.dumps({**GOOD, "question": "\udc00?"}), "line 17 of .* holds half of a surrogate pair"),
-        ("[1]", "line 17 of .* is a list, not an object"),
+        ("[1]", "line 17 of .* is a JSON array, and samples are one object per line"),
         (json.dumps({"id": "x", "question": "?"}), "line 17 of .*: a sample needs 'answers'"),
         (json.dumps({"id": "x", "question": "?", "answers": []}), "line 17 of .*: answers must be a non-empty list"),
         (json.dumps({"id": "x", "question": "?", "answers": "yes"}), "line 17 of .*: answers must be a non-empty list"),

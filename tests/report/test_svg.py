@@ -53,7 +53,7 @@ def test_the_command_writes_the_report_and_the_figures(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size == record["bytes"] < 5_000_000
     assert len(record["drawings"]) == 4
     refused = CliRunner().invoke(app, ["report", str(path), "--price-per-million", "-1"])
-    assert "a price above 0" in str(refused.exception)
+    assert "is no price; give dollars" in str(refused.exception)
     both = CliRunner().invoke(app, ["report", str(path), "--pages", "forms", "--samples", "x"])
     assert "not both" in str(both.exception)
     lone = CliRunner().invoke(app, ["report", str(path), "--model", "embedded"])

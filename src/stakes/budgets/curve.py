@@ -189,6 +189,11 @@ def budgets_to_measure(
             f"the smallest budget of the grid{where} is {permitted[0]}, above the mean budget of {mean_budget}; "
             "give a smaller budget with --grid, or a larger mean"
         )
+    if grid is not None and budgets[-1] < mean_budget:
+        raise BadInput(
+            f"the largest budget of the grid is {budgets[-1]}, below the mean budget of {mean_budget}, so nothing "
+            "is scarce and every tier would get the largest; give larger budgets with --grid, or a smaller mean"
+        )
     return budgets
 
 

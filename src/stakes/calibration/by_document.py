@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from stakes.budgets.curve import Curve
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
+from stakes.formats import counted
 from stakes.tiers import expected_costs
 
 Table = NDArray[np.int64]
@@ -110,8 +111,8 @@ class ByDocument:
             for tier, count in part.counts.items():
                 if not count:
                     raise BadInput(
-                        f"{len(self)} documents are too few: the part to {what} has no question of tier {tier!r}; "
-                        "label more"
+                        f"{counted(len(self), 'document')} cannot be divided: the part to {what} has no question of "
+                        f"tier {tier!r}; label more documents, or leave out --certify"
                     )
         return parts
 

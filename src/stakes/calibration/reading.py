@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
+from stakes.formats import counted
 from stakes.signals import LearnedSignal, Signal, TaskIdentity
 from stakes.signals.named import named_signal
 from stakes.tiers import as_tiers
@@ -123,8 +124,8 @@ def check_enough(counts: Mapping[str, int]) -> None:
     rarest = min(counts, key=counts.__getitem__)
     if counts[rarest] < LEAST:
         raise BadInput(
-            f"only {counts[rarest]} questions are labelled {rarest!r} ({listed}), and a signal needs at least {LEAST} "
-            "of each tier to learn from, better 100"
+            f"only {counted(counts[rarest], 'question')} of tier {rarest!r} ({listed}), and a signal needs at least "
+            f"{LEAST} of each tier to learn from, better 100; label more, or name a signal such as --signal requests"
         )
 
 

@@ -17,6 +17,7 @@ from stakes.calibration.reading import SignalTraining
 from stakes.errors import BadInput
 from stakes.evaluation.runner import Run
 from stakes.evaluation.samples import Excluded
+from stakes.evaluation.savings import ms_per_thousand_tokens
 
 VEGA_LITE = "application/vnd.vegalite.v5+json"
 
@@ -172,6 +173,7 @@ class Calibration:
                 "policy": self.spent,
                 "calibration": self.measured_tokens,
             },
+            "ms_per_thousand_tokens": ms_per_thousand_tokens(self.run.outcomes.values()),
             "answers": {
                 "total": len(self.run.outcomes),
                 "new": self.run.answered,

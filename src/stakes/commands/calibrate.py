@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands import inputs
-from stakes.commands.options import ModelSource, Workers, asks_a_model, format_server_counts, server_counts
+from stakes.commands.options import inputs
+from stakes.commands.options.model import ModelSource, Workers, asks_a_model, format_server_counts, server_counts
 from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.grading import DEFAULT_METRIC
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stakes.calibration.adaptive.sampler import AdaptiveSampling
     from stakes.calibration.certify.certificate import Certification
 
+POLICY = "policy.json"
 EstimatorName = Annotated[
     str | None,
     typer.Option(help="How curves are estimated: raw or pooled. Default: pooled to calibrate, raw to plan."),
@@ -59,9 +60,9 @@ def calibrate(
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
     max_harm: MaxHarm = None,
     pages: inputs.Pages = None,
-    per_tier: inputs.PerTier = 100,
+    per_tier: inputs.PerTier = None,
     log: inputs.Log = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path("policy.json"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The policy file to write.")] = Path(POLICY),
     estimator: EstimatorName = None,
     certify: Annotated[
         bool,
@@ -90,6 +91,7 @@ def calibrate(
     passes: Annotated[
         int | None, typer.Option(help="With --adaptive: the largest number of answers to choose on.")
     ] = None,
+    price: inputs.Price = None,
     workers: Workers,
     as_json: AsJson = False,
 ) -> None:
@@ -108,16 +110,19 @@ def calibrate(
     from stakes.calibration import calibrate as steps
     from stakes.calibration.estimators import DEFAULT
     from stakes.calibration.reading import settle_tiers
-    from stakes.commands.calibrate_summary import format_adaptive, format_per_request, print_calibration
+    from stakes.commands.output.calibration import format_adaptive, format_per_request, print_calibration
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import Progress
     from stakes.evaluation.runner import RunOptions
     from stakes.evaluation.samples import format_joined
+    from stakes.evaluation.savings import check_price, savings
     from stakes.report.sentences import note_on_unsure
-    from stakes.tiers import parse_costs
+    from stakes.tiers import check_spelling, check_tiers, parse_costs
 
+    check_price(price)
     sampling, certification = _choices(adaptive, passes, certify, confidence, ceiling, max_per_document)
     costs = {name: tier.cost for name, tier in parse_costs(cost or ["high=5", "low=1"]).items()}
+    check_tiers("--ceiling", () if certification is None else certification.ceilings, costs)
     budgets = None if grid is None else inputs.whole_numbers("--grid", grid)
     options = steps.CalibrationOptions(
         setting=Setting(mechanism, selector, metric),  # type: ignore[arg-type]
@@ -133,6 +138,8 @@ def calibrate(
     inputs.check_writable(output, samples, log, inputs.signal_file(signal or ""))
     budgets_to_measure(budgets, mean_budget, floor)
     word = signal or inputs.default_signal(samples, costs, stated=bool(cost))
+    if word in ("requests", "keywords"):  # labels would name the tiers
+        check_spelling("--cost", costs)
     reader = None if word == "train" else inputs.parse_signal(word, costs)
     by_label = reader is None or per_request  # per-request costs need labels: misread tiers are part of the estimate
     prepared, read = inputs.gather_samples(
@@ -164,10 +171,17 @@ def calibrate(
     if as_json:
         record = {"policy": str(output), "log": str(log), "signal": word, "signal_agreement": right}
         checked = {} if counts is None else {"server_counts": counts}
+        if price is not None:
+            checked |= {
+                "dollars": {
+                    "full_resolution": savings(result.native_tokens, price).dollars,
+                    "policy": savings(result.spent, price).dollars,
+                }
+            }
         print_json({**record, **result.record(), **checked, "notes": [*filter(None, [harm, *notes, *after])]})
         return
     shown = right if by_label and result.training is None else None
-    print_calibration(result, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost))
+    print_calibration(result, str(samples or f"{pages} pages"), output, log, shown, stated=bool(cost), price=price)
     for line in [*format_per_request(result.policy), *format_adaptive(result.adaptive, certify)]:
         typer.echo(line)
     if counts:
@@ -253,4 +267,6 @@ def _explained(grid: list[int] | None, mean_budget: int, model: object, mechanis
 
 def calibration_log(policy: Path) -> Path:
     """The default log of a policy's answers."""
+    if policy.is_dir():
+        raise BadInput(f"{policy} is a folder, and a policy is a file; give its name, such as -o {policy / POLICY}")
     return policy.with_suffix(".outcomes.jsonl")

@@ -1,4 +1,4 @@
-"""``stakes data``: check a samples file, fetch a benchmark, draw synthetic pages."""
+"""``stakes data``: check a samples file, make one of a table, fetch a benchmark, draw synthetic pages."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.inputs import check_distinct
+from stakes.commands.options.inputs import check_distinct, check_writable
+from stakes.commands.options.tables import draw_pdf_pages, find_named, read_fields, what_can_be_shown
 from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.errors import BadInput
 from stakes.evaluation.progress import progress_bar
+from stakes.formats import counted
 
 if TYPE_CHECKING:
     from stakes.data.validate import FileReport
 
-app = typer.Typer(help="Check a samples file, fetch a benchmark, draw synthetic pages.", no_args_is_help=True)
+app = typer.Typer(help="Check a samples file, make one of a CSV, fetch a benchmark, draw pages.", no_args_is_help=True)
 
 Family = Annotated[str, typer.Option(help="The model family whose tokens are counted, such as qwen2.5-vl.")]
 Out = Annotated[Path, typer.Option(help="A folder for samples.jsonl and its images.")]
@@ -45,9 +47,83 @@ def check(
     if not found.usable:
         fatal = [problem for problem in found.problems if problem.fatal]
         lines = len({problem.line for problem in fatal if problem.line is not None})
-        where = f" on {lines} line{'s' if lines > 1 else ''}" if lines else ""
-        count = f"{len(fatal)} problem{'s' if len(fatal) > 1 else ''}"
+        where = f" on {counted(lines, 'line')}" if lines else ""
+        count = counted(len(fatal), "problem")
         raise BadInput(f"{file} cannot be used as it is: {count}{where}, all named above; fix or remove them")
+
+
+@app.command("from-csv")
+def from_csv(
+    file: Annotated[Path, typer.Argument(help="A table: CSV, or a JSON array of objects. One row is one document.")],
+    image: Annotated[
+        str | None,
+        typer.Option(help="The column of images or PDF pages (invoice.pdf#3). Default: file, image, path, …"),
+    ] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(help="A column of answers; repeatable. Default: the columns of --tier.")
+    ] = None,
+    question: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The question of a field, as total='What is the total?'; of all fields, as 'What is the {field}?' "
+            "(default); or the column of questions."
+        ),
+    ] = None,
+    tier: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a mistake in a field costs, as total=20; the field is a tier. tax=total puts a field into the "
+            "tier of another. Fields without one are in the tier other, at cost 1."
+        ),
+    ] = None,
+    document: Annotated[
+        str | None, typer.Option(help="The column of documents. Default: one per image or PDF.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="The column of what documents have in common, such as a supplier or a template.")
+    ] = None,
+    images: Annotated[Path | None, typer.Option(help="The folder of the images. Default: that of the table.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: the table's name, as .jsonl.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make samples of a table: one row per document and one column per field, one question per field.
+
+    Example: stakes data from-csv invoices.csv --image file --tier total=20 --tier date=5 --tier company=1
+    Example: stakes data from-csv invoices.csv --answer total --question total='What is the amount due?' --images scans
+    Example: stakes data from-csv pairs.csv --image path --question question --answer answer
+    """
+    from stakes.data.export import write_samples
+    from stakes.data.table import Places, read_table, rows_as_samples
+
+    target = file.with_suffix(".jsonl") if output is None else output
+    check_writable(target, file)
+    table = read_table(file)
+    fields, costs = read_fields(table, answer or [], question or [], tier or [])
+    places = Places(
+        find_named(table, "--image", "image", image),
+        file.parent if images is None else images,
+        None if document is None else table.need("--document", document),
+        None if group is None else table.need("--group", group),
+    )
+    samples, empty = rows_as_samples(table, fields, places)
+    samples = draw_pdf_pages(samples, target)
+    write_samples(samples, target)
+    following = " ".join(
+        ["stakes calibrate", str(target), *(f"--cost {name}={cost:g}" for name, cost in costs.items())]
+    )
+    documents = len({sample.document for sample in samples})
+    if as_json:
+        record = {"samples": str(target), "count": len(samples), "documents": documents, "empty": empty}
+        print_json({**record, "costs": costs, "next": following})
+        return
+    skipped = f"; {counted(empty, 'empty cell')} left out" if empty else ""
+    typer.echo(
+        f"samples    {counted(len(samples), 'question')} on {counted(documents, 'document')} in {target}{skipped}"
+    )
+    for name in fields.answers:
+        typer.echo(f"{name:<10} {next((s.question for s in samples if s.id.endswith(f'/{name}')), 'no answer')}")
+    typer.echo(f"check      stakes data check {target}")
+    typer.echo(f"next       {following}")
 
 
 @app.command()
@@ -120,7 +196,11 @@ def _summary(found: "FileReport", family: str) -> Iterator[str]:
     images, most = len(found.images), max(found.images.values(), default=0)
     source = {"file": "the file", "signal": "the keyword rule"}
     origin = " and ".join(f"{n} by {source[where]}" for where, n in found.tiers_from.items())
-    yield f"samples    {found.samples} on {found.documents} documents, {images} images, at most {most} on one image"
+    yield (
+        f"samples    {counted(found.samples, 'question')} ({found.questions:,} distinct) on "
+        f"{counted(found.documents or images, 'document')}, {counted(images, 'image')}, at most {most} on one image"
+        + (f", in {counted(found.groups, 'group')}" if found.groups else "")
+    )
     yield f"tiers      {format_by_tier(found.tiers) or 'none'}" + (f" ({origin})" if origin else "")
     if found.read_otherwise:
         labelled = f"{found.read_otherwise} of {found.tiers_from['file']}"
@@ -129,7 +209,7 @@ def _summary(found: "FileReport", family: str) -> Iterator[str]:
         least, middle, largest = found.native_range
         yield f"native     {least} to {largest} visual tokens in {family}, median {middle}"
     for key, count in found.ignored_keys.items():
-        yield f"ignored    the key {key!r} on {count} lines: no sample has it"
+        yield f"ignored    the key {key!r} on {counted(count, 'line')}: no sample has it"
     for fatal, title in ((True, "unusable"), (False, "note")):
         lines = defaultdict[str, list[int]](list)  # of problems with the same message, such as those of one image
         for problem in found.problems:
@@ -143,5 +223,7 @@ def _summary(found: "FileReport", family: str) -> Iterator[str]:
         below = f"{short} samples have fewer native tokens than {found.largest_budget}"
         yield f"{below}: enlarge their images, or measure no budget above {found.native_range[0]}."
         up_to = f" at budgets up to {found.native_range[0]}"
+    if conclusion := what_can_be_shown(found.units, "group" if found.groups else "document"):
+        yield conclusion
     if found.usable:
         yield f"Every line can be used{up_to}."

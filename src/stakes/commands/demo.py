@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.inputs import check_writable
+from stakes.commands.options.inputs import check_writable
 from stakes.commands.output import AsJson, print_json, print_table
+from stakes.commands.output.installed import installed
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -56,11 +57,10 @@ def demo(
     from stakes.report.gallery import samples_from_pages
     from stakes.report.html import report_html
     from stakes.report.sentences import verdict
-    from stakes.report.svg import converter
     from stakes.signals import KeywordRule
 
     started = time.perf_counter()
-    converter()  # report a missing extra now, not after two minutes
+    _need_extras()  # report what is missing now, not after two minutes
     policy, limited, target = folder / "policy.json", folder / "limited.json", folder / "report.html"
     check_writable(target)
     if policy.exists() and not calibration_log(policy).exists():  # a demo writes its log first
@@ -107,6 +107,15 @@ def demo(
         f"\nPolicies in {policy} and {limited}. Report in {target}, {seconds:.0f} s; open it in any browser and move "
         "its controls."
     )
+
+
+def _need_extras() -> None:
+    """Refuse with one command that installs all that the demo lacks."""
+    missing = [package for package in installed() if package.extra in ("local", "report") and not package.good]
+    if missing:
+        extras = ",".join(dict.fromkeys(package.extra for package in missing))
+        names = ", ".join(package.name for package in missing)
+        raise BadInput(f"the demo needs {names}; run: pip install 'stakes[{extras}]'")
 
 
 def _copy_logs(policy: Path, other: Path) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands import inputs
 from stakes.commands.calibrate import calibration_log
-from stakes.commands.options import ModelSource, Workers, asks_the_policys_model
+from stakes.commands.options import inputs
+from stakes.commands.options.model import ModelSource, Workers, asks_the_policys_model
 from stakes.commands.output import AsJson, print_json, print_table
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 
@@ -50,7 +50,7 @@ def evaluate(
     ratios: Annotated[str, typer.Option(help="Cost ratios at which CWE is reported.")] = "1,2,3,5,10,20",
     cost: Annotated[list[str] | None, typer.Option(help="With --outcomes: other costs, as tier=cost.")] = None,
     pages: inputs.Pages = None,
-    per_tier: inputs.PerTier = 100,
+    per_tier: inputs.PerTier = None,
     log: inputs.Log = None,
     outcomes: Annotated[
         Path | None, typer.Option(help="Compare the saved answers of this log, without a model.")
@@ -173,7 +173,7 @@ def _calibrated_on(policy: Path, rules: "Policy") -> set[str]:
     return {outcome.document for outcome in read_outcomes(log) if outcome.run in rules.fingerprint}
 
 
-def _answers(samples: Path | None, pages: str | None, per_tier: int) -> dict[str, tuple[str, ...]]:
+def _answers(samples: Path | None, pages: str | None, per_tier: int | None) -> dict[str, tuple[str, ...]]:
     """The acceptable answers by sample; no image of a file is opened."""
     from stakes.data.sample import read_samples
 

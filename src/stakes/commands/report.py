@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stakes.commands.inputs import check_writable
+from stakes.commands.options.inputs import check_writable
 from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput
 
@@ -19,7 +19,10 @@ def report(
     selector: Annotated[list[str] | None, typer.Option(help="With --model: another selector; repeatable.")] = None,
     outcomes: Annotated[Path | None, typer.Option(help="The calibration's log. Default: beside the policy.")] = None,
     evaluation: Annotated[Path | None, typer.Option(help="The evaluation's log. Default: beside the policy.")] = None,
-    price_per_million: Annotated[float | None, typer.Option(help="The price of a million visual tokens.")] = None,
+    price: Annotated[
+        float | None,
+        typer.Option("--price", "--price-per-million", help="Dollars per million input tokens, such as 0.15."),
+    ] = None,
     images: Annotated[int, typer.Option(help="Number of images for which the cost is computed.")] = 100_000,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: report.html beside it.")] = None,
     svg: Annotated[Path | None, typer.Option(help="A folder for the paper's figures, drawn from this run.")] = None,
@@ -27,8 +30,9 @@ def report(
 ) -> None:
     """Write report.html: curves, frontier with live controls, arms, images as the model sees them, tiers, cost.
 
-    Example: stakes report policy.json --samples questions.jsonl --price-per-million 0.5
+    Example: stakes report policy.json --samples questions.jsonl --price 0.5
     """
+    from stakes.evaluation.savings import check_price
     from stakes.report.data import read_run
     from stakes.report.gallery import samples_from_file, samples_from_pages
     from stakes.report.html import Pricing, report_html
@@ -36,8 +40,7 @@ def report(
 
     if samples is not None and pages is not None:
         raise BadInput("give either --samples or --pages, and not both")
-    if price_per_million is not None and not 0 < price_per_million < float("inf"):
-        raise BadInput(f"--price-per-million is a price above 0, not {price_per_million}")
+    check_price(price)
     if images < 1:
         raise BadInput(f"--images is at least 1, not {images}")
     policy = run / "policy.json" if run.is_dir() else run
@@ -63,7 +66,7 @@ def report(
             found = replace(found, notes=(note, *found.notes))
         own = from_file(found.policy.selector, selector or ()) or DEFAULT_SELECTOR
         names = list(dict.fromkeys([own, *(selector or ())]))
-    text = report_html(found, source, model=drawn, selectors=names, pricing=Pricing(price_per_million, images))
+    text = report_html(found, source, model=drawn, selectors=names, pricing=Pricing(price, images))
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided
+from stakes.commands.options.inputs import SERVED_SIGNAL_HELP, Undecided
+from stakes.commands.options.served_policy import FAMILY, PolicySource, drift_limits
+from stakes.commands.options.serving import read_settings, with_settings, within
 from stakes.commands.output import AsJson, format_by_tier, print_json
-from stakes.commands.serve_options import read_settings, with_settings, within
-from stakes.commands.served_policy import FAMILY, PolicySource, drift_limits
 from stakes.errors import BadInput
 from stakes.gateway.settings import Settings
 
@@ -102,8 +102,8 @@ def serve(
             notes = settings.notes()
             if policy is not None and mean_budget is not None:
                 notes.append(f"keeps a mean of {mean_budget} tokens (--mean-budget) in place of the policy file's")
-            start = {"address": f"{here}/v1", "upstream": address, "mode": settings.mode, "notes": notes}
-            record = {**start, "processes": processes, **describe_policy(made.policy())}
+            start = {"address": f"{here}/v1", "dashboard": f"{here}/", "upstream": address, "mode": settings.mode}
+            record = {**start, "notes": notes, "processes": processes, **describe_policy(made.policy())}
             print_json(record) if as_json else typer.echo(format_start(record))
 
         options = server_options(settings.limits, drain)
@@ -209,6 +209,8 @@ def format_start(record: Mapping[str, Any]) -> str:
     """The first lines that ``serve`` prints: addresses, mode, budgets, and a line per note and warning."""
     budgets = format_by_tier(record["budgets"])
     line = f"{record['address']} → {record['upstream']} ({record['mode']}; budgets {budgets}; {record['origin']})"
+    if "dashboard" in record:
+        line += f"\ndashboard, live: {record['dashboard']}"
     if record["begins_with"] != record["budgets"]:  # the optimum may mix two budgets in a tier
         line += f"\nat first, images get on average: {format_by_tier(record['begins_with'])}"
     return "\n".join([line, *record.get("notes", ()), *(f"warning: {sentence}" for sentence in record["warnings"])])

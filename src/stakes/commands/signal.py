@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.inputs import check_writable
+from stakes.commands.options.inputs import check_writable
 from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput
+from stakes.formats import counted
 
 if TYPE_CHECKING:
     from stakes.data.sample import Sample
@@ -91,7 +92,8 @@ def train(
         return
     skipped = f"; {unlabelled} without a tier were skipped" if unlabelled else ""
     typer.echo(
-        f"Trained on {len(labelled)} questions ({_format_counts(counts)}) on {len(set(documents))} documents{skipped}."
+        f"Trained on {counted(len(labelled), 'question')} ({_format_counts(counts)}) on "
+        f"{counted(len(set(documents)), 'document')}{skipped}."
     )
     if right is not None:
         by_tier = ", ".join(f"{tier} {share:.1%}" for tier, share in right.items())
@@ -143,8 +145,8 @@ def _count_tiers(path: Path, labelled: "list[Sample]") -> Counter[str]:
     rarest = min(counts, key=counts.__getitem__)
     if counts[rarest] < LEAST:
         raise BadInput(
-            f"{path} has only {counts[rarest]} labelled questions of tier {rarest!r} ({listed}); label at least "
-            f"{LEAST} of each, better 100, or write keywords into a file and give --signal keywords:FILE"
+            f"{path} has only {counted(counts[rarest], 'labelled question')} of tier {rarest!r} ({listed}); label at "
+            f"least {LEAST} of each, better 100, or write keywords into a file and give --signal keywords:FILE"
         )
     return counts
 

@@ -36,15 +36,27 @@ def export(samples: Iterable[Sample], folder: Path, *, done: Callable[[], None] 
                 path.parent.mkdir(parents=True, exist_ok=True)  # not before there is something to write
                 _save(open_image(sample.load()), path)
                 written.add(sample.image)
-            record = {key: value for key in KEYS if (value := getattr(sample, key)) not in (None, "", ())}
-            if sample.history:
-                record["history"] = [{"role": turn.role, "content": turn.text} for turn in sample.history]
-            lines.append(json.dumps(record, ensure_ascii=False) + "\n")
+            lines.append(_line(sample))
             done()
         write_whole(folder / SAMPLES, "".join(lines))
     except OSError as error:
         raise BadInput(f"{folder} cannot be written ({error.strerror}); free some space or choose another") from None
     return len(lines)
+
+
+def write_samples(samples: Iterable[Sample], path: Path) -> None:
+    """Write a samples file whole or not at all; images stay where they are."""
+    try:
+        write_whole(path, "".join(map(_line, samples)))
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}); choose another place") from None
+
+
+def _line(sample: Sample) -> str:
+    record = {key: value for key in KEYS if (value := getattr(sample, key)) not in (None, "", ())}
+    if sample.history:
+        record["history"] = [{"role": turn.role, "content": turn.text} for turn in sample.history]
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def page_samples(family: str, split: str, per_tier: int, *, start: int = 0) -> Iterator[Sample]:

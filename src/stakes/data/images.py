@@ -28,6 +28,8 @@ def image_source(sample: Sample, base: Path) -> Path | bytes:
     image = sample.image
     if image is None or not image.strip():
         raise BadInput("the sample has no image; give a path relative to the samples file")
+    if image.partition("#")[0].lower().endswith(".pdf"):
+        raise BadInput(f"{image!r:.80} is a PDF; stakes data from-csv draws its pages as images")
     scheme = _SCHEME.match(image)
     if scheme is None:
         return _plain_base64(image) if _is_base64(image) else base / _clean(image)

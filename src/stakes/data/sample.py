@@ -9,7 +9,7 @@ common, such as a supplier or a template. ``system`` is the system text of the r
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,15 @@ class Sample:
 
 KEYS = ("id", "image", "question", "answers", "task", "tier", "document", "group", "system", "schema", "history")
 """The keys of a sample in a file, in the order in which they are written."""
+SYNONYMS = {
+    "image": ("image", "file", "filename", "file_name", "image_path", "path", "img", "picture", "scan", "page", "pdf"),
+    "question": ("question", "query", "prompt", "q", "instruction"),
+    "answers": ("answers", "answer", "label", "labels", "gold", "target", "expected", "ground_truth", "value"),
+    "id": ("id", "uid", "sample_id", "question_id", "questionid", "qid"),
+    "document": ("document", "doc", "doc_id", "document_id", "docid"),
+    "group": ("group", "supplier", "vendor", "template", "layout"),
+}
+"""Common names of what a sample has."""
 TABLES = {".csv": "CSV", ".tsv": "TSV", ".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".parquet": "Parquet"}
 
 
@@ -82,7 +91,8 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
         raise BadInput(f"{path} is a folder; give {files[0] if files else 'a JSONL file of samples'}")
     table = TABLES.get(path.suffix.lower())
     if table and path.exists():
-        raise BadInput(f"{path} is {table}, and samples are read as JSONL: one JSON object per line, not {table}")
+        advice = f"; run: stakes data from-csv {path}" if path.suffix.lower() in (".csv", ".tsv") else ""
+        raise BadInput(f"{path} is {table}, and samples are read as JSONL: one JSON object per line{advice}")
     try:
         with path.open("rb") as file:
             yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
@@ -100,9 +110,17 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise BadInput(f"the line is not UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
+        if line.strip() in ("[", "[{"):
+            raise BadInput(
+                "a JSON array begins here, and samples are one object per line; stakes data from-csv reads it"
+            ) from None
         raise BadInput(f"the line is not JSON ({error.msg} at character {error.pos + 1})") from None
     except (ValueError, RecursionError):  # thousands of digits in a number, or of nested brackets
         raise BadInput("the line is not readable JSON: a number in it is too long, or its nesting too deep") from None
+    if isinstance(record, list):
+        raise BadInput(
+            "the line is a JSON array, and samples are one object per line; stakes data from-csv reads arrays"
+        )
     if not isinstance(record, dict):
         raise BadInput(f"the line is a {type(record).__name__}, not an object")
     if "\\ud" in line.lower():
@@ -135,7 +153,8 @@ def read_samples(path: str | Path) -> list[Sample]:
 def _require_readable(record: dict[str, Any]) -> None:
     for key in ("id", "question", "answers"):
         if key not in record:
-            raise BadInput(f"a sample needs {key!r}, and this one has only {', '.join(record) or 'nothing'}")
+            hint = rename_hint(record, key)
+            raise BadInput(f"a sample needs {key!r}, and this one has only {', '.join(record) or 'nothing'}{hint}")
     answers = record["answers"]
     if not isinstance(answers, list) or not answers or not all(isinstance(a, str) for a in answers):
         raise BadInput(f"answers must be a non-empty list of strings, not {answers!r}")
@@ -145,6 +164,12 @@ def _require_readable(record: dict[str, Any]) -> None:
     if not isinstance(record.get("schema"), dict | list | None):
         raise BadInput(f"schema must be a JSON schema or a list of field names, not {record['schema']!r:.60}")
     read_history(record.get("history"))
+
+
+def rename_hint(keys: Iterable[str], missing: str) -> str:
+    """``rename query to question``: advice where a key is missing and another has one of its common names."""
+    near = next((key for key in keys if key.lower() in SYNONYMS.get(missing, ()) and key != missing), None)
+    return "" if near is None else f"; rename {near} to {missing}"
 
 
 def read_history(value: Any) -> tuple[Turn, ...]:

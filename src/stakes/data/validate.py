@@ -21,7 +21,7 @@ from statistics import median_low
 from typing import Any
 
 from stakes.data.images import image_source
-from stakes.data.sample import KEYS, Sample, parse_object, read_history, read_lines, to_sample
+from stakes.data.sample import KEYS, Sample, parse_object, read_history, read_lines, rename_hint, to_sample
 from stakes.errors import BadInput, StakesError
 from stakes.signals.base import Signal
 from stakes.signals.keywords import KeywordRule
@@ -51,6 +51,9 @@ class FileReport:
     samples: int = 0
     problems: list[Problem] = field(default_factory=list)
     tiers: Counter[str] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
+    """By tier: groups, or documents without a group, which are what a certificate counts."""
+    questions: int = 0  # distinct texts
     tiers_from: Counter[str] = field(default_factory=Counter)  # "file" or "signal"
     read_otherwise: int = 0  # samples whose label in the file is not the tier that the signal reads
     documents: int = 0
@@ -113,6 +116,8 @@ class _Checker:
         self.folder, self.family, self.decode, self.signal = path.parent, family, decode, signal
         self.line_of: dict[str, int] = {}  # by id
         self.documents: set[str] = set()
+        self.units: set[tuple[str, str]] = set()  # tier and group or document
+        self.texts: set[str] = set()
         self.groups: Counter[str] = Counter()
         self.digests: dict[Key, str] = {}
         self.document_of: dict[str, tuple[str, int]] = {}  # by digest: document and line
@@ -138,6 +143,8 @@ class _Checker:
         report = self.report
         report.documents, ungrouped = len(self.documents), self.groups.pop("", 0)
         report.groups = len(self.groups)
+        units = Counter(tier for tier, _ in self.units)
+        report.units, report.questions = Counter({tier: units[tier] for tier in report.tiers}), len(self.texts)
         if self.groups and ungrouped:
             message = f"{ungrouped} of {report.samples} samples have no group; each of their documents counts as one"
             self._add(None, "group", message, fatal=False)
@@ -163,9 +170,11 @@ class _Checker:
             self._add(number, "duplicate", f"the id {sample.id!r} is that of line {first}; make ids unique")
         tier = self.signal(sample.prompt, sample.task).tier
         self.report.tiers[sample.tier or tier] += 1
-        self.report.read_otherwise += sample.tier not in ("", tier)
+        self.report.read_otherwise += sample.tier != tier and sample.tier in getattr(self.signal, "tiers", ())
         self.report.tiers_from["file" if sample.tier else "signal"] += 1
         self.groups[sample.group] += 1
+        self.units.add((sample.tier or tier, sample.group or sample.document or sample.image or sample.id))
+        self.texts.add(" ".join(sample.question.split()))
         if sample.document:
             self.documents.add(sample.document)
         if sample.image is not None:
@@ -229,7 +238,7 @@ def _faults(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Kind and message of everything that is wrong with a line's object, at most one of a kind."""
     for key in ("id", "question", "answers"):
         if key not in record:
-            yield key, f"{key!r} is missing; the line has {_shorten(list(record))}"
+            yield key, f"{key!r} is missing; the line has {_shorten(list(record))}{rename_hint(record, key)}"
     if "id" in record and not _is_id(record["id"]):
         yield "id", f"the id must be text or a whole number, not {_shorten(record['id'])}"
     if "question" in record and not _is_text(record["question"]):

@@ -23,6 +23,7 @@ from stakes.data.sample import Sample
 from stakes.errors import BadInput, UnreadableImage
 from stakes.evaluation.fingerprint import save_json, sidecar
 from stakes.evaluation.progress import progress_bar
+from stakes.formats import counted
 from stakes.signals.base import Signal
 from stakes.signals.prompt import Prompt
 from stakes.vision.image.decode import open_image, probe
@@ -204,10 +205,11 @@ def format_joined(samples: Iterable[Sample]) -> str:
     units = {sample.document for sample in samples}
     if not joined and any(sample.group for sample in samples):
         groups = units & {sample.group for sample in samples}
-        alone = f", and {len(units) - len(groups)} documents without one" if len(units) > len(groups) else ""
+        alone = f", and {counted(len(units) - len(groups), 'document')} without one" if len(units) > len(groups) else ""
         documents = len({sample.named or sample.document for sample in samples})
         return (
-            f"the independent units are {len(groups)} groups{alone}, as the file names them, of {documents} documents"
+            f"the independent units are {counted(len(groups), 'group')}{alone}, as the file names them, of "
+            f"{counted(documents, 'document')}"
         )
     if not joined:
         return ""
@@ -243,7 +245,7 @@ class Excluded:
     def __str__(self) -> str:
         tiers = ", ".join(f"{count} {tier}" for tier, count in self.by_tier.items())
         reasons = "; ".join(Counter(self.why.values()))
-        return f"{len(self.why)} samples are excluded and not counted ({tiers}): {reasons}"
+        return f"{counted(len(self.why), 'sample')} excluded and not counted ({tiers}): {reasons}"
 
 
 def answerable(

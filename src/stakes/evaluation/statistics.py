@@ -146,7 +146,7 @@ class Gain:
     units: int
 
     def __str__(self) -> str:
-        return f"{self.value:+.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
     @property
     def few(self) -> str:

@@ -133,7 +133,7 @@ class Gateway:
             telemetry = Telemetry.of(settings.telemetry, settings.upstream)
         self.settings, self.served, self.siblings = settings, served, siblings
         first, step = (1, 1) if siblings is None else (siblings.count + siblings.index, siblings.count)
-        self.metrics, log = Metrics(), Log(settings.log_questions)
+        self.metrics, log = Metrics(settings.price, settings.token_ms), Log(settings.log_questions)
         self.authenticator = Authenticator(
             settings.client_keys, settings.upstream_key, lambda: served.rules.accounts.ledger.processes
         )

@@ -81,6 +81,7 @@ class Endpoints:
             "tasks": len(asyncio.all_tasks()),
             "watch": None if monitors.shadow is None else monitors.shadow.state(),
             **dashboard.state(counts, gateway.served.rules, controller),
+            "worth": dashboard.worth(counts, settings.price, settings.token_ms),
             "means": merge.merge_means([report["points"] for report in reports]),
             "decisions": decisions[: max(DECISIONS, settings.keep_images)],
             "keep_images": settings.keep_images,

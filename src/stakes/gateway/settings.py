@@ -126,6 +126,18 @@ class Settings(Section):
         None, "The model that the probe asks. Default: the first that the upstream lists.", Option()
     )
     watch_s: float = setting(1.0, "Seconds between two checks for a changed policy file.")
+    price: float | None = setting(
+        None,
+        "Dollars per million input tokens, such as 0.15: the dashboard and the metrics show savings as money.",
+        Option(kind=float, least=0),
+        gt=0,
+    )
+    token_ms: float | None = setting(
+        None,
+        "Milliseconds that 1,000 visual tokens take, as calibrate measured: savings are shown as time too.",
+        Option(kind=float, least=0),
+        gt=0,
+    )
     keep_images: int = setting(
         0,
         "Requests whose images and question the dashboard shows, in memory only.",

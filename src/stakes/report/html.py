@@ -18,6 +18,7 @@ from typing import Any
 
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, StakesError
+from stakes.formats import counted
 from stakes.report.charts import CSS, DARK, LIGHT, arms_figure, curves_figure, frontier_figure, latency_figure
 from stakes.report.data import MeasuredRun, report_data
 from stakes.report.gallery import LONGEST, make_gallery
@@ -180,7 +181,7 @@ def _subtitle(run: MeasuredRun, data: dict[str, Any]) -> str:
     how = "resizing" if policy.mechanism == "resolution" else f"deletion with {policy.selector or 'its selector'}"
     parts = [f"{run.name}: {policy.family} by {how}, {policy.mean_budget} visual tokens per image on average"]
     if samples:
-        parts.append(f"{samples} questions" + (f" on {documents} documents" if documents else ""))
+        parts.append(counted(samples, "question") + (f" on {counted(documents, 'document')}" if documents else ""))
     parts.append(", ".join(f"{tier} at cost {cost:g}" for tier, cost in data["costs"].items()))
     if policy.basis == "legibility":
         parts.append("LEGIBILITY, not a VLM's error: whether the print at each answer's place can still be read")

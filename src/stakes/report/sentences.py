@@ -15,6 +15,7 @@ from stakes.budgets.policy import Policy
 from stakes.calibration.arms.comparison import ArmRow, Comparison
 from stakes.calibration.evaluate import Evaluation
 from stakes.evaluation.outcome_log import Outcome
+from stakes.formats import counted
 from stakes.models.embedded import READS, UNSURE_BELOW
 
 SIGNAL_CHANGED = (
@@ -54,7 +55,7 @@ def _conclusion(judged: Evaluation) -> str:
     gain = cost.gain
     assert gain is not None  # only uniform has none
     moved = _moved(uniform, cost, comparison)
-    size = f"{len(judged.plan.samples)} questions on {comparison.documents} documents"
+    size = f"{counted(len(judged.plan.samples), 'question')} on {counted(comparison.documents, 'document')}"
     fall = f"the fall in cost-weighted error is {_signed(gain.value)}"
     span = f"{fall} (95\u00a0% interval {_signed(gain.low)} to {_signed(gain.high)}; {size})"
     if gain.low == gain.high == 0:
@@ -82,7 +83,7 @@ def _moved(uniform: ArmRow, cost: ArmRow, comparison: Comparison) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", "\u2212")
+    return f"{value:.3f}".replace("-", "\u2212")
 
 
 def other_arms(judged: Evaluation) -> list[str]:

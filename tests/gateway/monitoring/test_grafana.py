@@ -38,7 +38,7 @@ def _exported(front: Gateway, http: httpx.Client) -> dict[str, list[dict[str, st
 
 
 def test_every_metric_of_the_dashboard_is_exported_with_its_labels(upstream: Upstream, http: httpx.Client) -> None:
-    with gateway(upstream.url, calibrated(), shadow=1.0) as front:
+    with gateway(upstream.url, calibrated(), shadow=1.0, price=0.15, token_ms=80.0) as front:
         exported = _exported(front, http)
         registered = {
             name: one._labelnames for name, one in front.app.state.metrics.registry._names_to_collectors.items()

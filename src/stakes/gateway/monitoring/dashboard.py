@@ -15,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from stakes.evaluation.savings import savings
+from stakes.formats import format_dollars, format_seconds
 from stakes.gateway.monitoring.merge import Counts
 from stakes.gateway.monitoring.recent import Side
 from stakes.gateway.monitoring.undecided import UndecidedShare, UndecidedTexts
@@ -127,6 +129,17 @@ def state(counts: Counts, rules: Rules, controller: Mapping[str, float]) -> dict
         "checks": {labels["result"]: value for labels, value in counts["usage_checks"]},
         "controller": controller,
     }  # fmt: skip
+
+
+def worth(counts: Counts, price: float | None, token_ms: float | None) -> str:
+    """What the saved tokens are worth, as a sentence; empty without a price and a time."""
+    saved = sum(value for labels, value in counts["tokens"] if labels["kind"] == "saved")
+    found = savings(saved, price, token_ms)
+    parts = [
+        "" if found.dollars is None else f"{format_dollars(found.dollars)} at {format_dollars(price or 0)} per million",
+        "" if found.seconds is None else f"{format_seconds(found.seconds)} of computing at {token_ms:g} ms per 1,000",
+    ]
+    return " and ".join(filter(None, parts))
 
 
 def undecided_state(counts: Counts, texts: UndecidedTexts, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from stakes.evaluation.savings import savings
+
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 _DIFFERENCE = (-1024, -256, -64, -16, -4, -1, 0, 1, 4, 16, 64, 256, 1024)
 
@@ -17,7 +19,8 @@ _DIFFERENCE = (-1024, -256, -64, -16, -4, -1, 0, 1, 4, 16, 64, 256, 1024)
 class Metrics:
     """All metrics of one gateway."""
 
-    def __init__(self) -> None:
+    def __init__(self, price: float | None = None, token_ms: float | None = None) -> None:
+        self._price, self._token_ms = price, token_ms
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -32,6 +35,8 @@ class Metrics:
         self.requests = counter("requests", "Requests by tier and outcome.", "tier", "outcome")
         self.images = counter("images", "Images by tier.", "tier")
         self.tokens = counter("tokens", "Visual tokens by tier and kind.", "tier", "kind")
+        self.saved_dollars = counter("saved_dollars", "Saved tokens at --price dollars per million.", "tier")
+        self.saved_seconds = counter("saved_seconds", "Saved tokens at --token-ms milliseconds per 1,000.", "tier")
         self.uncapped_tokens = counter("apart_tokens", "Native tokens of images outside the cap, by reason.", "why")
         self.uncapped_images = counter("apart_images", "Images outside the cap, by reason.", "why")
         self.rejects = counter("rejects", "Refused requests by reason.", "reason")
@@ -74,6 +79,15 @@ class Metrics:
         """Show the controller's state."""
         for name, value in state.items():
             self.controller.labels(name).set(value)
+
+    def count_saved(self, tier: str, tokens: int) -> None:
+        """Count tokens that fitting saved, and what they are worth where that is known."""
+        self.tokens.labels(tier, "saved").inc(tokens)
+        worth = savings(tokens, self._price, self._token_ms)
+        if worth.dollars is not None:
+            self.saved_dollars.labels(tier).inc(worth.dollars)
+        if worth.seconds is not None:
+            self.saved_seconds.labels(tier).inc(worth.seconds)
 
     def count_passed(self, code: str, observing: bool) -> None:
         """Count a refusal that is not enforced: by a gateway that observes, or fails open."""

@@ -47,7 +47,7 @@ function show(s) {
   $("saved").textContent = tokens(saved);
   const observing = s.mode === "observe";
   const observed = observing ? ` Observing: nothing was changed; ${tokens(Math.max(0, native - predicted))} could be saved.` : "";
-  $("saved-note").textContent = native ? `${Math.round((100 * saved) / native)} % of ${tokens(native)} native tokens.${observed}` : "No image yet.";
+  $("saved-note").textContent = native ? `${Math.round((100 * saved) / native)} % of ${tokens(native)} native tokens.${s.worth && saved ? ` Worth ${s.worth}.` : ""}${observed}` : "No image yet.";
   // While observing, the controller counts what enforcing would have spent: its numbers are labelled so.
   $("mean-title").textContent = observing ? "Tokens an image, if enforced" : "Tokens an image, of the cap";
   $("chart-title").textContent = observing ? "Running mean against the cap, if enforced" : "Running mean against the cap";

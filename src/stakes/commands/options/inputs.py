@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -24,7 +25,10 @@ Costs = Annotated[
 Pages = Annotated[
     str | None, typer.Option(help="Fresh synthetic pages in place of a file: forms, receipts, charts, infographics, …")
 ]
-PerTier = Annotated[int, typer.Option(help="With --pages: questions of each tier.")]
+Price = Annotated[
+    float | None, typer.Option(help="Dollars per million input tokens, such as 0.15, to show tokens as money.")
+]
+PerTier = Annotated[int | None, typer.Option(help="With --pages: questions of each tier. Default: 100.")]
 Log = Annotated[
     Path | None, typer.Option(help="The log of answers that a run resumes from. Default: next to the policy.")
 ]
@@ -161,7 +165,7 @@ def signal_file(word: str) -> Path | None:
 def gather_samples(
     file: Path | None,
     pages: str | None,
-    per_tier: int,
+    per_tier: int | None,
     split: str,
     signal: "Signal | None",
     judge: "Judge | None" = None,
@@ -178,8 +182,13 @@ def gather_samples(
     if pages is not None:
         if judge is not None:
             raise BadInput("a judge's labels belong to a samples file; leave --pages out, or use --signal tier")
-        return draw_samples(pages, split, per_tier, signal), []
+        return draw_samples(pages, split, 100 if per_tier is None else per_tier, signal), []
     assert file is not None
+    if per_tier is not None:
+        raise BadInput(
+            f"--per-tier {per_tier} is for --pages, and all questions of {file} are used; leave it out, or give a "
+            "shorter file"
+        )
     read = read_samples(file)
     if judge is not None:
         read = _with_verdicts(read, judge)
@@ -253,8 +262,13 @@ def check_writable(path: Path, *needed: Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"{path} cannot be written ({error.strerror}); choose another place") from None
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise BadInput(f"{path} cannot be written; choose another place")
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder, and a file is written; give a file's name")
+    try:
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}); choose another place") from None
 
 
 def check_distinct(path: Path, *needed: Path | None) -> None:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stakes.commands.inputs import signal_file, tier_numbers, use_signal
+from stakes.commands.options.inputs import signal_file, tier_numbers, use_signal
 from stakes.errors import BadInput
+from stakes.tiers import check_spelling, check_tiers
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
@@ -59,6 +60,7 @@ def read_policy(
         loaded = Policy.load(path)
         return loaded if mean in (None, loaded.mean_budget) else at_mean(loaded, mean)
     chosen = tier_numbers("--budget", budgets or [], int)
+    check_spelling("--budget", chosen)
     for tier, tokens in chosen.items():
         if tokens < 1:
             raise BadInput(f"--budget {tier}={tokens} is no budget; give at least 1 token, as high=576")
@@ -124,7 +126,12 @@ def drift_limits(outcomes: Path | None, allowed: list[str] | None) -> "Callable[
         raise BadInput("give --shadow-outcomes or --shadow-allow, not both")
     if allowed:
         chosen = Conditions(tier_numbers("--shadow-allow", allowed, float))
-        return lambda _: chosen
+
+        def typed(policy: "Policy") -> "Conditions":
+            check_tiers("--shadow-allow", chosen.disagreement, policy.tiers)
+            return chosen
+
+        return typed
     if outcomes is None:
         return Conditions.of_policy
     answers = read_outcomes(outcomes)

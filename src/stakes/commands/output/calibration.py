@@ -10,7 +10,9 @@ from stakes.calibration.arms.comparison import TOLERANCE
 from stakes.calibration.certify.certificate import Certificate
 from stakes.calibration.result import Calibration
 from stakes.commands.output import format_by_tier, print_table
-from stakes.commands.plan_summary import print_plan
+from stakes.commands.output.plan import print_plan
+from stakes.evaluation.savings import ms_per_thousand_tokens, savings
+from stakes.formats import counted, format_dollars, format_seconds
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
@@ -65,8 +67,9 @@ def print_calibration(
     agreement: float | None = None,
     *,
     stated: bool = True,
+    price: float | None = None,
 ) -> None:
-    """Print the whole summary; ``stated``: the user gave the costs."""
+    """Print the whole summary; ``stated``: the user gave the costs; ``price``: of a million input tokens."""
     if found.harm is not None:
         typer.echo(f"{found.harm}\n")
     if found.policy.basis == "legibility":
@@ -94,6 +97,8 @@ def print_calibration(
         f"At full resolution these questions take {native:,} visual tokens; under the policy {spent:,}, "
         f"{spent / native:.1%} of that. Measuring took {found.measured_tokens:,}."
     )
+    for line in format_savings(found, price):
+        typer.echo(line)
     ran = found.run
     if ran.answered:
         rate = ran.answered / ran.seconds if ran.seconds else 0.0
@@ -113,6 +118,25 @@ def print_calibration(
     for line in format_served(found):
         typer.echo(line)
     typer.echo(f"Policy in {output}, answers in {log}.")
+
+
+def format_savings(found: Calibration, price: float | None) -> Iterator[str]:
+    """What the policy saves against full resolution over 1,000 images, in money and time, as sentences."""
+    questions = sum(found.plan.counts.values())
+    native, spent = (1000 * tokens / questions for tokens in (found.native_tokens, found.spent))
+    legible = found.policy.basis == "legibility"  # OCR's time says nothing of a model's
+    ms = None if legible else ms_per_thousand_tokens(found.run.outcomes.values())
+    full, own = savings(native, price, ms), savings(spent, price, ms)
+    if full.dollars is not None and own.dollars is not None:
+        yield (
+            f"1,000 images at {format_dollars(price or 0)} per million input tokens: {format_dollars(own.dollars)} "
+            f"under the policy, {format_dollars(full.dollars)} at full resolution."
+        )
+    if ms is not None and full.seconds is not None and own.seconds is not None:
+        yield (
+            f"1,000 further visual tokens take {ms:.0f} ms here, so the policy takes "
+            f"{format_seconds((full.seconds - own.seconds) / 1000)} per image less than full resolution."
+        )
 
 
 def format_served(found: Calibration) -> Iterator[str]:
@@ -163,8 +187,8 @@ def _print_held_out(found: Calibration) -> None:
         return
     if set(check.budgets.values()) == {check.uniform_budget}:
         typer.echo(
-            f"Held out: chosen on {check.chosen_on} documents, the choice is uniform itself ({check.uniform_budget}); "
-            f"there is nothing to compare on the other {check.tested_on}."
+            f"Held out: chosen on {counted(check.chosen_on, 'document')}, the choice is uniform itself "
+            f"({check.uniform_budget}); there is nothing to compare on the other {check.tested_on}."
         )
         return
     chosen, gain = format_by_tier(check.budgets), check.gain
@@ -178,12 +202,17 @@ def _print_held_out(found: Calibration) -> None:
             f"at more tokens per image ({mine:.0f} against {even:.0f}), so this is no proof; stakes evaluate compares "
             "at equal tokens"
         )
-    span = f"({gain.few})" if gain.few else f"[{gain.low:+.3f}, {gain.high:+.3f}]"
+    span = f"({gain.few})" if gain.few else f"[{gain.low:.3f}, {gain.high:.3f}]"
     typer.echo(
-        f"Held out: chosen on {check.chosen_on} documents ({chosen}), {tested} on the other {check.tested_on}: CWE "
-        f"falls by {gain.value:+.3f} {span} from uniform {check.uniform_budget}, the largest measured budget within "
-        f"the mean, {spent}; wins : losses in the most expensive tier {check.high_cost}."
+        f"Held out: chosen on {counted(check.chosen_on, 'document')} ({chosen}), {tested} on the other "
+        f"{check.tested_on}: CWE {_moves(gain.value)} {span} from uniform {check.uniform_budget}, the largest "
+        f"measured budget within the mean, {spent}; wins : losses in the most expensive tier {check.high_cost}."
     )
+
+
+def _moves(gain: float) -> str:
+    """A fall of CWE, or a rise where it is negative."""
+    return f"falls by {gain:.3f}" if gain >= 0 else f"rises by {-gain:.3f}"
 
 
 def format_per_request(policy: "Policy") -> Iterator[str]:

@@ -1,0 +1,104 @@
+"""``stakes data from-csv``: a table of documents becomes samples that every other command reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tests.commands.test_newcomer import stakes
+
+from stakes.commands.options.tables import what_can_be_shown
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    (tmp_path / "scans").mkdir()
+    for name, shade in (("a.png", 40), ("b.jpg", 80)):
+        Image.effect_noise((392, 280), shade).save(tmp_path / "scans" / name)
+    return tmp_path
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _table(folder: Path, text: str, name: str = "invoices.csv") -> Path:
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def test_a_row_per_document_gives_a_question_per_field_and_the_next_command(scans: Path) -> None:
+    file = _table(scans, "\ufefffile,total,issue_date,company\na.png,12.50,2026-01-02,Acme\nb,3.00,,Beta\n")
+    status, out, err = stakes(
+        "data", "from-csv", file, "--images", scans / "scans", "--tier", "total=20", "--tier", "issue_date=5",
+        "--answer", "total", "--answer", "issue_date", "--answer", "company",
+        "--question", "total=What is the amount due?",
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    samples = _read(scans / "invoices.jsonl")
+    assert [(s["id"], s["tier"], s["answers"]) for s in samples] == [
+        ("2/total", "total", ["12.50"]), ("2/issue_date", "issue_date", ["2026-01-02"]),
+        ("2/company", "other", ["Acme"]),
+        ("3/total", "total", ["3.00"]), ("3/company", "other", ["Beta"]),
+    ]  # fmt: skip
+    assert [s["question"] for s in samples[:2]] == ["What is the amount due?", "What is the issue date?"]
+    assert {(s["image"], s["document"]) for s in samples} == {("scans/a.png", "a.png"), ("scans/b.jpg", "b.jpg")}
+    assert "5 questions on 2 documents" in out
+    assert "1 empty cell left out" in out
+    assert "next       stakes calibrate" in out
+    assert out.rstrip().endswith("--cost total=20 --cost issue_date=5 --cost other=1")
+    checked = stakes("data", "check", scans / "invoices.jsonl", "--largest-budget", 100, "--json")
+    assert (checked[0], json.loads(checked[1])["usable"], json.loads(checked[1])["questions"]) == (0, True, 3)
+
+
+def test_a_field_may_share_the_tier_of_another(scans: Path) -> None:
+    file = _table(scans, "file;total;tax\na.png;12,50;2,00\n")
+    status, out, _ = stakes(
+        "data", "from-csv", file, "--images", scans / "scans", "--tier", "total=20", "--tier", "tax=total"
+    )
+    assert (status, [s["tier"] for s in _read(scans / "invoices.jsonl")]) == (0, ["total", "total"])
+    assert out.rstrip().endswith("--cost total=20")
+
+
+def test_a_json_array_with_common_names_needs_no_option(scans: Path) -> None:
+    rows = [{"file": "scans/a.png", "query": "Who?", "label": ["Ann", "A."]}]
+    file = _table(scans, json.dumps(rows), "pairs.json")
+    assert stakes("data", "from-csv", file)[0] == 0
+    (sample,) = _read(scans / "pairs.jsonl")
+    assert (sample["question"], sample["answers"]) == ("Who?", ["Ann", "A."])
+
+
+def test_pages_of_pdfs_are_drawn_and_are_one_document(scans: Path) -> None:
+    pytest.importorskip("pypdfium2")
+    pages = [Image.new("RGB", (360, 540), shade) for shade in ("white", "black", "gray")]
+    pages[0].save(scans / "bill.pdf", save_all=True, append_images=pages[1:], resolution=72)
+    file = _table(scans, "file,total\nbill.pdf#2,1\nbill.pdf#3,2\n")
+    status, _, err = stakes("data", "from-csv", file, "--tier", "total=2")
+    assert (status, err) == (0, "")
+    samples = _read(scans / "invoices.jsonl")
+    assert [(s["image"], s["document"]) for s in samples] == [
+        ("invoices-pages/bill-2.png", "bill.pdf"), ("invoices-pages/bill-3.png", "bill.pdf"),
+    ]  # fmt: skip
+    with Image.open(scans / "invoices-pages" / "bill-2.png") as image:
+        assert image.size == (1000, 1500)  # 5 x 7.5 inches at 200 dpi
+        assert max(image.convert("L").getextrema()) < 20
+    _table(scans, "file,total\nbill.pdf#9,1\n")
+    assert "bill.pdf#9 is not there: the PDF has 3 pages" in stakes("data", "from-csv", file, "--tier", "total=2")[2]
+    _table(scans, "file,total\nbill.pdf,1\n")
+    assert "has 3 pages; write bill.pdf#1" in stakes("data", "from-csv", file, "--tier", "total=2")[2]
+
+
+def test_a_renamed_key_is_named_with_its_remedy(scans: Path) -> None:
+    file = _table(scans, '{"id": "1", "query": "What?", "answers": ["x"]}\n', "s.jsonl")
+    assert "rename query to question" in stakes("calibrate", file)[2]
+    assert "rename query to question" in stakes("data", "check", file)[1]
+
+
+def test_more_documents_can_show_a_smaller_error() -> None:
+    """1 - (0.05 / 2) ** (1 / n) for n of 75: three quarters of 100 without a mistake, and one that is not seen."""
+    shown = what_can_be_shown({"high": 100, "low": 20}, "document")
+    assert "high 5% (100 documents), low 22% (20 documents)" in shown
+    assert "Too few" not in shown

@@ -101,6 +101,9 @@ def parse(line: str) -> None:
             command, rest = command.commands[rest[0]], rest[1:]
         with suppress(StakesError):  # an option that reads a file at once, and the file is not there
             command.make_context(words[1], list(rest))  # raises on unknown options, wrong values, missing arguments
+    elif words[0] in ("uvx", "pipx"):
+        parse(shlex.join(["pip", "install", words[words.index("stakes") - 1]]))
+        parse(shlex.join(words[words.index("stakes") :]))
     elif words[:2] == ["pip", "install"]:
         for extras in re.findall(r"(?:stakes|\.)\[([a-z,]+)\]", line):
             assert set(extras.split(",")) <= _extras(), line

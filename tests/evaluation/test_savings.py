@@ -40,7 +40,7 @@ def test_what_is_no_price_is_refused(price: float) -> None:
 
 def test_the_gateways_metrics_and_dashboard_count_money_and_time() -> None:
     metrics = Metrics(price=0.5, token_ms=100.0)
-    metrics.count_saved("high", 4_000_000)
+    metrics.count_worth("high", 4_000_000)
     found = {
         sample.name: sample.value
         for family in text_string_to_metric_families(metrics.render({}).decode())
@@ -52,7 +52,8 @@ def test_the_gateways_metrics_and_dashboard_count_money_and_time() -> None:
     assert worth(counts, 0.5, 100.0) == "$2.00 at $0.5 per million and 7 min of computing at 100 ms per 1,000"
     assert worth(counts, None, None) == ""
     silent = Metrics()
-    silent.count_saved("high", 10)
+    silent.count_worth("high", 10)
+    assert (silent.has_worth, metrics.has_worth) == (False, True)
     assert "stakes_saved_dollars_total{" not in silent.render({}).decode()
 
 

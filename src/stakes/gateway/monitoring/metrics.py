@@ -21,6 +21,7 @@ class Metrics:
 
     def __init__(self, price: float | None = None, token_ms: float | None = None) -> None:
         self._price, self._token_ms = price, token_ms
+        self.has_worth = price is not None or token_ms is not None
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -80,9 +81,8 @@ class Metrics:
         for name, value in state.items():
             self.controller.labels(name).set(value)
 
-    def count_saved(self, tier: str, tokens: int) -> None:
-        """Count tokens that fitting saved, and what they are worth where that is known."""
-        self.tokens.labels(tier, "saved").inc(tokens)
+    def count_worth(self, tier: str, tokens: int) -> None:
+        """Count what saved tokens are worth, in money and time, where that is known."""
         worth = savings(tokens, self._price, self._token_ms)
         if worth.dollars is not None:
             self.saved_dollars.labels(tier).inc(worth.dollars)

@@ -159,7 +159,9 @@ def settle_images(metrics: "Metrics", plan: RequestPlan, read: bool) -> None:
     for kind, tokens in (("native", native), ("budgeted", sum(plan.budgets)), ("predicted", predicted)):
         metrics.tokens.labels(plan.tier, kind).inc(tokens)
     if plan.outcome == "fitted":
-        metrics.count_saved(plan.tier, max(0, native - predicted))
+        metrics.tokens.labels(plan.tier, "saved").inc(max(0, native - predicted))
+        if metrics.has_worth:
+            metrics.count_worth(plan.tier, max(0, native - predicted))
 
 
 def compare_usage(metrics: "Metrics", plan: RequestPlan, reader: UsageReader | None) -> int | None:

@@ -35,14 +35,15 @@ def line(found: Calibration, capsys: pytest.CaptureFixture[str], **other: object
 def test_an_interval_above_zero_helps(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     sentence = line(found, capsys)
     assert "the choice helps on the other 20: CWE falls by " in sentence
-    assert " [+" in sentence
+    assert found.held_out is not None
+    assert f" [{found.held_out.gain.low:.3f}, " in sentence
 
 
 def test_few_documents_have_no_interval_and_no_verdict(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     assert found.held_out is not None
     sentence = line(found, capsys, gain=replace(found.held_out.gain, units=9), tested_on=9)
     assert "helps" not in sentence
-    assert f"CWE falls by {found.held_out.gain.value:+.3f} (too few documents (9) for an interval)" in sentence
+    assert f"CWE falls by {found.held_out.gain.value:.3f} (too few documents (9) for an interval)" in sentence
     assert "[" not in sentence
     assert "helps" in line(found, capsys, gain=replace(found.held_out.gain, units=10), tested_on=10)
 

@@ -242,7 +242,7 @@ def _erase_line(inward: Cells, rim: int) -> bool:
 
 
 def _erase_strip(inward: Cells, dark: Cells, rim: int) -> bool:
-    """Erase the dark strip along an edge, with the two cells in which it turns to paper; paper may lie outside of it."""
+    """Erase the dark strip along an edge, and the two cells in which it turns to paper; paper may lie outside."""
     begins = dark[: rim + 1].any(axis=0)
     if np.count_nonzero(begins) < ALONG * len(begins):
         return False
@@ -274,7 +274,7 @@ def _erase_edge_dirt(ink: Cells) -> None:
 
 
 def _after_specks(inward: Cells, lines: NDArray[np.intp]) -> int:
-    """The first line with ink, of those that have any, once specks are erased: small as dust, far from anything else."""
+    """The first line that has more ink than specks, which are as small as dust and far from anything else."""
     most, far = int(SPECK * max(inward.shape)), int(NEAR * max(inward.shape))
     for line in map(int, lines):
         while inward[line].any():

@@ -1,6 +1,7 @@
 """What does trimming margins cost, how much of real pages goes, and what does it do to legibility at equal tokens?
 
     python -m benchmarks.trim speed --data DIR                          # share of a fit
+    python -m benchmarks.trim adversarial                               # 580 drawn pages, none loses ink
     python -m benchmarks.trim area --data DIR                           # share of the area trimmed
     python -m benchmarks.trim legibility --data DIR --log trim.jsonl --minutes 30
     python -m benchmarks.trim table --log trim.jsonl --output docs/results/trim.json
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.photographs import drawn, photograph
+from benchmarks.trim_pages import KINDS, make, name_of
 from PIL import Image
 
 from stakes.data.sample import Sample, read_samples
@@ -80,6 +82,27 @@ def area(data: Path) -> None:
             f"{name}: {len(shares)} images, {len(trimmed)} trimmed, {statistics.mean(shares):.1%} of the area, "
             f"median of the trimmed {statistics.median(trimmed or [0]):.1%}, most {max(shares):.1%}"
         )
+
+
+def adversarial(seeds: int = 20) -> None:
+    """Pages of every kind that lose ink; every fifth also as a JPEG of three times its sides, decoded reduced."""
+    failed, jpegs = Counter[str](), 0
+    for kind in KINDS:
+        shares = []
+        for seed in range(seeds):
+            page = make(kind, seed)
+            box = margins(page.image)
+            shares.append(1 - (box[2] - box[0]) * (box[3] - box[1]) / page.width / page.height)
+            failed[name_of(kind)] += page.lost(box) > 0
+            if seed % 5 == 0 and max(page.size) < 1200:
+                large, size = io.BytesIO(), (3 * page.width, 3 * page.height)
+                page.image.resize(size, Image.Resampling.BICUBIC).save(large, "JPEG", quality=90)
+                x0, y0, x1, y1 = fit(large.getvalue(), 304, trim=True).box
+                failed[f"{name_of(kind)} as JPEG"] += page.lost((x0 // 3, y0 // 3, -(-x1 // 3), -(-y1 // 3))) > 0
+                jpegs += 1
+        print(f"{name_of(kind):40} {statistics.mean(shares):6.1%} of the area trimmed", flush=True)
+    lost = {name: count for name, count in failed.items() if count}
+    print(f"{len(KINDS) * seeds} pages, {jpegs} of them also as JPEG: {lost or 'none loses ink'}")
 
 
 def pages_of(name: str, data: Path) -> list[list[Sample]]:
@@ -184,13 +207,15 @@ def _moved(line: TextLine, x: float, y: float) -> TextLine:
 def main() -> None:
     """Run one of the three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "area", "legibility", "table"])
+    parser.add_argument("what", choices=["speed", "area", "adversarial", "legibility", "table"])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--log", type=Path, default=Path("trim.jsonl"))
     parser.add_argument("--output", type=Path, default=Path("docs/results/trim.json"))
     parser.add_argument("--minutes", type=float, default=30)
     options = parser.parse_args()
-    if options.what == "table":
+    if options.what == "adversarial":
+        adversarial()
+    elif options.what == "table":
         table(options.log, options.output)
     elif options.data is None and options.what != "speed":
         parser.error("give the folder of real pages: --data DIR")

@@ -11,8 +11,8 @@ so that a line of one pixel counts as much as a block. Not ink are
 
 * a scanner's edge: a line of at most 2 cells along a quarter of an edge, within 3 % of it, or a dark strip without a
   light pixel, up to 12 % deep, at or near an edge of a light page,
-* dirt that touches an edge and ends within 3 cells of it,
-* specks: at most 3 x 3 cells (0.6 % of the longer side) with hardly anything else within 8 cells.
+* dirt that touches an edge and ends within 0.4 % of it,
+* specks: at most 0.6 % of the longer side, with nothing else within 1.6 %.
 
 An image of at most 512 pixels has none of the three. Punch holes, stamps, and rules farther in are ink. The box of the
 ink grows by 1 % of the longer side.
@@ -38,8 +38,8 @@ TOLERANCE = 32  # of 255: grain of paper and noise of JPEG stay below it
 SAMPLES, CELLS = 128, 512  # along the longer side
 FULL = 3  # samples of ink from which a line of them belongs to the core
 BORDER = 0.01  # of the longer side, kept around the ink
-SPECK, NEAR, BESIDE = 0.006, 0.016, 3  # of the longer side: a speck, its distance to more than so many cells of others
-DIRT = 0.006  # of the longer side: how deep dirt reaches, less than the border that is kept
+SPECK, NEAR = 0.006, 0.016  # of the longer side: how large a speck is, and how far from anything else
+DIRT = 0.004  # of the longer side: how deep dirt reaches, less than the border that is kept
 RIM, DEEPEST, ALONG, THIN = 0.03, 0.12, 0.25, 2  # of a scanner's edge: where, how deep, how long; cells of a line
 LEAST_BACKGROUND, FULL_BLEED = 0.2, 1.0
 LONGEST, SMALLEST_SIDE, LEAST_TRIMMED = 10, 0.25, 0.02
@@ -282,9 +282,8 @@ def _after_specks(inward: Cells, lines: NDArray[np.intp]) -> int:
             left = max(0, at - most + 1)
             speck = inward[line : line + most, left : at + most]
             count, wide = np.count_nonzero(speck), np.flatnonzero(speck.any(axis=0))
-            touching = np.count_nonzero(inward[line : line + most + 1, max(0, left - 1) : at + most + 1]) - count
             near = inward[max(0, line - far) : line + most + far, max(0, at - far) : at + most + far]
-            if touching or not count or wide[-1] - wide[0] >= most or np.count_nonzero(near) - count > BESIDE:
+            if not count or wide[-1] - wide[0] >= most or np.count_nonzero(near) > count:
                 return line
             speck[:] = False
     return len(inward)

@@ -182,7 +182,9 @@ def _colored_paper(page: Page) -> None:
 
 
 def _faint_text(page: Page) -> None:
-    page.text((page.paper[0] - 60,) * 3)
+    page.text()
+    note, x = (page.paper[0] - 60,) * 3, int(page.dice.uniform(0.7, 0.85) * page.width)
+    page.ink(lambda draw, fill: draw.text((x, 0.05 * page.height), "Copy", fill, ImageFont.load_default(16)), note)
 
 
 def _text_touching_a_black_border(page: Page) -> None:

@@ -97,9 +97,14 @@ class _Paper:
 
     def __init__(self, image: Image.Image) -> None:
         self.size, self.depth = image.size, 1 if image.mode == "L" else 4
+        self.image = image
+        self.whole = _bytes(image) if self.depth == 1 else None  # of one byte a pixel, a copy of all is cheap
         step = max(1, max(image.size) // SAMPLES)
-        grid = image.resize((-(-image.width // step), -(-image.height // step)), Image.Resampling.NEAREST)
-        self.grid = _bytes(grid)
+        if self.whole is not None:
+            self.grid = self.whole[step // 2 :: step, step // 2 :: step].copy()
+        else:
+            grid = image.resize((-(-image.width // step), -(-image.height // step)), Image.Resampling.NEAREST)
+            self.grid = _bytes(grid)
         channels = range(min(3, self.depth))
         background = np.array([_most_frequent(self.grid[:, channel :: self.depth]) for channel in channels])
         low, high = np.maximum(0, background - TOLERANCE), np.minimum(255, background + TOLERANCE)
@@ -108,6 +113,10 @@ class _Paper:
             for values in (low, high - low, background // 2)
         )
         self.light = int(background.min()) > 128
+
+    def part(self, box: Bounds) -> NDArray[np.uint8]:
+        """The values in a box of pixels."""
+        return _bytes(self.image.crop(box)) if self.whole is None else self.whole[box[1] : box[3], box[0] : box[2]]
 
     def differs(self, values: NDArray[np.uint8]) -> Cells:
         """[rows, columns]: pixels that are not background; below the lowest, the difference wraps around."""
@@ -167,7 +176,7 @@ def _outside(image: Image.Image, paper: _Paper, core: Bounds, side: int) -> Cell
     for x, y, end_x, end_y in (0, 0, columns, y0), (0, y1, columns, rows), (0, y0, x0, y1), (x1, y0, columns, y1):
         if x < end_x and y < end_y:
             box = x * side, y * side, min(end_x * side, image.width), min(end_y * side, image.height)
-            ink[y:end_y, x:end_x] = _squares(paper.differs(_bytes(image.crop(box))), side)
+            ink[y:end_y, x:end_x] = _squares(paper.differs(paper.part(box)), side)
     return ink
 
 
@@ -221,7 +230,7 @@ def _dark(image: Image.Image, paper: _Paper, side: int, where: tuple[int, int], 
         (0, 0, columns, deep), (0, rows - deep, columns, rows), (0, 0, deep, rows), (columns - deep, 0, columns, rows)
     )[number]  # fmt: skip
     box = x0 * side, y0 * side, min(x1 * side, image.width), min(y1 * side, image.height)
-    return _from_edges(~_squares(paper.is_light(_bytes(image.crop(box))), side))[number]
+    return _from_edges(~_squares(paper.is_light(paper.part(box)), side))[number]
 
 
 def _erase_line(inward: Cells, rim: int) -> bool:
@@ -237,6 +246,9 @@ def _erase_line(inward: Cells, rim: int) -> bool:
         if thin[start] and end - start >= ALONG * len(thin):
             for offset in range(THIN):
                 band[first[start:end] + offset, along[start:end]] = False
+            for near, far, at in ((0, start, start), (end, len(thin), end - 1)):
+                if far - near <= rim:  # the corner, where the line of the next edge crosses
+                    band[max(0, first[at] - 1) : first[at] + THIN + 1, near:far] = False
             erased = True
     return erased
 
@@ -269,8 +281,10 @@ def _erase_edge_dirt(ink: Cells) -> None:
         if len(inward) > most and inward[0].any():
             active = inward[:most].any(axis=0)
             group = np.cumsum(np.diff(active, prepend=False))
-            shallow = np.isin(group, group[inward[0]]) & ~np.isin(group, group[active & inward[most]])
-            inward[:most] &= ~(active & shallow)
+            shallow: Cells = np.zeros(group[-1] + 1, dtype=np.bool_)
+            shallow[group[inward[0]]] = True
+            shallow[group[active & inward[most]]] = False
+            inward[:most] &= ~(active & shallow[group])
 
 
 def _after_specks(inward: Cells, lines: NDArray[np.intp]) -> int:

@@ -181,7 +181,7 @@ def table(log: Path, output: Path) -> None:
             errors = {"whole": (both + gained) / n, "trimmed": (both + lost) / n}
             result["budgets"][budget] = {**errors, "gained": gained, "lost": lost, "p": mcnemar(gained, lost)}
             print(f"  {budget:>4} tokens: {errors}, {gained} gained, {lost} lost, p = {mcnemar(gained, lost):.3g}")
-    output.write_text(json.dumps({"basis": "legibility", "sets": results}, indent=1) + "\n")
+    output.write_text(json.dumps({"basis": "legibility", "tables": {"trim": results}}, indent=1) + "\n")
 
 
 def _legible(model: Legibility, samples: list[Sample], image: Image.Image, budget: int, trim: bool) -> dict[str, bool]:

@@ -176,6 +176,12 @@ def _print_in_the_outermost_pixels(page: Page) -> None:
     page.ink(lambda draw, fill: draw.text((page.width - 60, page.height - 16), "82417 7504", fill, font))
 
 
+def _edge_dirt(page: Page) -> None:
+    page.text()
+    for x in page.dice.uniform(0, 1, 5) * page.width:
+        page.draw.rectangle((x, 0, x + 9, 0.001 * page.height), (50, 50, 50))
+
+
 def _colored_paper(page: Page) -> None:
     page.text((60, 40, 120))
     page.grain(6)
@@ -280,13 +286,15 @@ KINDS = [
     _plain, _black_borders, _skewed_border, _border_with_ink_beside_it, _photograph, _photograph_with_white_sky, _noise,
     _inverted, _stamp_at_the_edge, _thin_rules_in_the_margin, _line_in_the_rim, _punch_holes, _specks,
     _white_on_black_header,
-    _one_glyph_in_a_corner, _colored_ink_of_the_paper_s_brightness, _print_in_the_outermost_pixels, _colored_paper,
+    _one_glyph_in_a_corner, _colored_ink_of_the_paper_s_brightness, _print_in_the_outermost_pixels, _edge_dirt,
+    _colored_paper,
     _faint_text, _text_touching_a_black_border, _text_at_a_line_in_the_rim, _table_up_to_the_rim, _photograph_on_a_page,
     _dark_paper_on_a_white_lid, _white_paper_on_a_dark_table, _small_print_along_an_edge,
     _number_stamped_upright_at_the_side, _dotted_leader_and_a_page_number, _tilted,
 ]  # fmt: skip
 WHOLE = {"photograph", "photograph_with_white_sky", "noise"}
 TRIMMED = {"plain", "black_borders", "skewed_border", "specks", "inverted", "colored_paper", "line_in_the_rim"}
+TRIMMED |= {"edge_dirt", "stamp_at_the_edge"}
 
 
 def make(kind: Callable[[Page], None], seed: int) -> Page:

@@ -231,12 +231,6 @@ def _photograph_on_a_page(page: Page) -> None:
     page.mask.paste(255, (at[0], at[1], at[0] + size[0], at[1] + size[1]))
 
 
-def _dark_paper_on_a_white_lid(page: Page) -> None:
-    page.text((235, 235, 230))
-    edge = int(page.dice.uniform(0.01, 0.1) * page.width)
-    page.draw.rectangle((0, 0, edge, page.height), (255, 255, 255))
-
-
 def _white_paper_on_a_dark_table(page: Page) -> None:
     page.text()
     edge = int(page.dice.uniform(0.01, 0.2) * page.width)
@@ -280,7 +274,6 @@ PAPERS: dict[Callable[[Page], None], Paint] = {
     _inverted: (12, 12, 20),
     _colored_ink_of_the_paper_s_brightness: (120, 210, 190),
     _colored_paper: (250, 222, 150),
-    _dark_paper_on_a_white_lid: (25, 40, 30),
 }
 KINDS = [
     _plain, _black_borders, _skewed_border, _border_with_ink_beside_it, _photograph, _photograph_with_white_sky, _noise,
@@ -289,7 +282,7 @@ KINDS = [
     _one_glyph_in_a_corner, _colored_ink_of_the_paper_s_brightness, _print_in_the_outermost_pixels, _edge_dirt,
     _colored_paper,
     _faint_text, _text_touching_a_black_border, _text_at_a_line_in_the_rim, _table_up_to_the_rim, _photograph_on_a_page,
-    _dark_paper_on_a_white_lid, _white_paper_on_a_dark_table, _small_print_along_an_edge,
+    _white_paper_on_a_dark_table, _small_print_along_an_edge,
     _number_stamped_upright_at_the_side, _dotted_leader_and_a_page_number, _tilted,
 ]  # fmt: skip
 WHOLE = {"photograph", "photograph_with_white_sky", "noise"}

@@ -168,9 +168,7 @@ def _calibrate(
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
     budgets = budgets_to_measure(options.grid, mean_budget, floor, menu_of(model))
     documents = calibration_digests(samples) if options.trim else None  # of the whole images
-    if options.trim:
-        samples = trim_samples(samples)
-    samples, excluded = answerable(model, samples, log)
+    samples, excluded = answerable(model, trim_samples(samples) if options.trim else samples, log)
     if options.certification is not None:
         samples = check_certifiable(samples, costs, options.certification)
     check_tiers(samples, costs, signal)

@@ -1,7 +1,7 @@
 """What does trimming margins cost, how much of real pages goes, and what does it do to legibility at equal tokens?
 
     python -m benchmarks.trim speed --data DIR                          # share of a fit
-    python -m benchmarks.trim adversarial                               # 580 drawn pages, none loses ink
+    python -m benchmarks.trim adversarial                               # drawn pages of all kinds: is ink lost?
     python -m benchmarks.trim area --data DIR                           # share of the area trimmed
     python -m benchmarks.trim legibility --data DIR --log trim.jsonl --minutes 30
     python -m benchmarks.trim table --log trim.jsonl --output docs/results/trim.json

@@ -1,9 +1,6 @@
 """Drawn pages that are hard to trim, and what of them is ink: borders, photographs, noise, stamps, specks, dark paper.
 
-    page = make(KINDS[0], seed=3)
-    page.lost(margins(page.image))      # pixels of ink outside of the box: 0
-
-``benchmarks.trim adversarial`` checks 20 pages of each kind, the tests a few.
+make(KINDS[0], seed=3).lost(box)      # pixels of ink outside of the box
 """
 
 from collections.abc import Callable

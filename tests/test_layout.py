@@ -64,7 +64,7 @@ LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
 # the paper in one command 1,050, the cells that it left open 280, the shared ledger 700, several processes 450,
 # Envoy 170, plugins 130, seven selectors 230, families 285, other types by stock generate 170, rules of decoding 55
 # trimming 220, and its way through calibrate and the gateway 95.
-MOST_LINES_OF_CODE = 35_160
+MOST_LINES_OF_CODE = 35_170
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

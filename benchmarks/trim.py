@@ -1,12 +1,14 @@
 """What does trimming margins cost, how much of real pages goes, and what does it do to legibility at equal tokens?
 
-    python -m benchmarks.trim speed                                     # share of a fit of 12 megapixels
+    python -m benchmarks.trim speed --data DIR                          # share of a fit
+    python -m benchmarks.trim adversarial                               # drawn pages of all kinds: is ink lost?
     python -m benchmarks.trim area --data DIR                           # share of the area trimmed
-    python -m benchmarks.trim legibility --data DIR --pages 20 --minutes 6
+    python -m benchmarks.trim legibility --data DIR --log trim.jsonl --minutes 30
+    python -m benchmarks.trim table --log trim.jsonl --output docs/results/trim.json
 
-``DIR`` holds docvqa/ and sroie/, each with questions.jsonl and images/. Legibility reads pages that have something to
-trim, with and without, and pairs the samples whose answers are found at native size; the others are equal by
-construction. It stops at the page that passes ``--minutes``.
+``DIR`` holds docvqa/, sroie/ and chartqa/, each with questions.jsonl and images/. Legibility reads pages that have
+something to trim, with and without, and pairs the samples whose answers are found at native size; the others are equal
+by construction. It stops at the page that passes ``--minutes``, and the same command goes on.
 """
 
 from __future__ import annotations
@@ -14,17 +16,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
+import json
 import random
 import statistics
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.photographs import drawn, photograph
+from benchmarks.trim_pages import KINDS, make, name_of
 from PIL import Image
 
 from stakes.data.sample import Sample, read_samples
-from stakes.evaluation.samples import prepare_samples
+from stakes.evaluation.samples import draw_samples, prepare_samples
 from stakes.evaluation.statistics import mcnemar
 from stakes.legibility.answer_locations import MARGINS, read_at
 from stakes.legibility.engine import TextLine
@@ -34,22 +40,27 @@ from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import fit
 from stakes.vision.image.trim import margins
 
-BUDGETS = (96, 160, 224, 304)
+BUDGETS = (64, 96, 160, 224, 304, 448, 576)
+SETS = {"docvqa": 4, "sroie": 1, "chartqa": 1, "forms": 1, "receipts": 1}  # and how many pages of each in turn
+DRAWN = 40  # questions of each tier of a synthetic family
 
 
-def speed(repeats: int = 15) -> None:
+def speed(data: Path | None, repeats: int = 15) -> None:
     """CPU milliseconds of a fit with and without trim, medians of alternating runs."""
     page = io.BytesIO()
     drawn(random.Random(0)).resize((3000, 4000), Image.Resampling.BICUBIC).save(page, "JPEG", quality=90)
     gray = io.BytesIO()
     Image.open(page).convert("L").save(gray, "JPEG", quality=90)
-    for name, data in (("scan", page.getvalue()), ("gray scan", gray.getvalue()), ("photograph", photograph(0))):
+    files = [("scan", page.getvalue()), ("gray scan", gray.getvalue()), ("photograph", photograph(0))]
+    if data is not None:
+        files += [(file.stem, file.read_bytes()) for file in sorted((data / "docvqa" / "images").iterdir())[::8]]
+    for name, content in files:
         for budget in (304, 972):
             times: dict[bool, list[float]] = {False: [], True: []}
             for _ in range(repeats):
                 for trim in times:
                     began = time.process_time()
-                    fitted = fit(data, budget, trim=trim)
+                    fitted = fit(content, budget, trim=trim)
                     times[trim].append(1000 * (time.process_time() - began))
             plain, trimmed = statistics.median(times[False]), statistics.median(times[True])
             share = trimmed / plain - 1
@@ -73,35 +84,104 @@ def area(data: Path) -> None:
         )
 
 
-def legibility(data: Path, pages: int, minutes: float) -> None:
-    """Samples that only the trimmed, or only the whole page leaves legible, at each budget."""
-    model, began = Legibility(threads=1), time.process_time()
-    for share, name in enumerate(("docvqa", "sroie"), 1):
-        by_page: dict[str, list[Sample]] = {}
-        for sample in prepare_samples(read_samples(data / name / "questions.jsonl"), data / name):
-            by_page.setdefault(str(sample.image), []).append(sample)
-        counts: dict[int, Counter[tuple[bool, bool]]] = {budget: Counter() for budget in BUDGETS}
-        read = seen = 0
-        for samples in by_page.values():
-            image = open_image(samples[0].load())
-            if read == pages or time.process_time() - began > share * 30 * minutes:
-                break
-            seen += 1
-            if margins(image) == (0, 0, *image.size):
-                continue
-            read += 1
-            excluded = model.locate(samples)
-            for budget in BUDGETS:
-                both = [_legible(model, samples, image, budget, trim) for trim in (False, True)]
-                counts[budget].update((both[0][s.id], both[1][s.id]) for s in samples if s.id not in excluded)
-        print(f"{name}: {read} pages with something to trim, of the first {seen}; {counts[BUDGETS[0]].total()} samples")
-        for budget, found in counts.items():
-            n, gained, lost = found.total(), found[False, True], found[True, False]
-            whole, trimmed = (found[False, False] + gained) / max(n, 1), (found[False, False] + lost) / max(n, 1)
-            print(
-                f"  {budget:4} tokens: error {whole:.3f} whole, {trimmed:.3f} trimmed; "
-                f"{gained} gained, {lost} lost, p = {mcnemar(gained, lost):.3g}"
-            )
+def adversarial(seeds: int = 20) -> None:
+    """Pages of every kind that lose ink; every fifth also as a JPEG of three times its sides, decoded reduced."""
+    failed, jpegs = Counter[str](), 0
+    for kind in KINDS:
+        shares = []
+        for seed in range(seeds):
+            page = make(kind, seed)
+            box = margins(page.image)
+            shares.append(1 - (box[2] - box[0]) * (box[3] - box[1]) / page.width / page.height)
+            failed[name_of(kind)] += page.lost(box) > 0
+            if seed % 5 == 0 and max(page.size) < 1200:
+                large, size = io.BytesIO(), (3 * page.width, 3 * page.height)
+                page.image.resize(size, Image.Resampling.BICUBIC).save(large, "JPEG", quality=90)
+                x0, y0, x1, y1 = fit(large.getvalue(), 304, trim=True).box
+                failed[f"{name_of(kind)} as JPEG"] += page.lost((x0 // 3, y0 // 3, -(-x1 // 3), -(-y1 // 3))) > 0
+                jpegs += 1
+        print(f"{name_of(kind):40} {statistics.mean(shares):6.1%} of the area trimmed", flush=True)
+    lost = {name: count for name, count in failed.items() if count}
+    print(f"{len(KINDS) * seeds} pages, {jpegs} of them also as JPEG: {lost or 'none loses ink'}")
+
+
+def pages_of(name: str, data: Path) -> list[list[Sample]]:
+    """The samples of each page, in a fixed random order; ``forms``, ``receipts``, … are drawn."""
+    if (folder := data / name).exists():
+        samples = prepare_samples(read_samples(folder / "questions.jsonl"), folder)
+    else:
+        samples = draw_samples(name, "calibration", DRAWN)
+    by_page: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_page.setdefault(sample.digest, []).append(sample)
+    return random.Random(0).sample(list(by_page.values()), len(by_page))
+
+
+def legibility(data: Path, log: Path, minutes: float) -> None:
+    """Read pages that have something to trim with and without it, one line of the log for each page; goes on later."""
+    model, until = Legibility(threads=1), time.monotonic() + 60 * minutes
+    done = (
+        {(row["set"], row["page"]) for row in map(json.loads, log.read_text().splitlines())} if log.exists() else set()
+    )
+    left = {name: pages_of(name, data) for name in SETS}
+    turns = [name for name, times in SETS.items() for _ in range(times)]
+    while any(left.values()) and time.monotonic() < until:
+        for name in turns:
+            if left[name]:
+                samples = left[name].pop()
+                if (name, samples[0].digest) not in done:
+                    with log.open("a") as file:
+                        file.write(json.dumps(_read_page(model, name, samples)) + "\n")
+
+
+def _read_page(model: Legibility, name: str, samples: list[Sample]) -> dict[str, Any]:
+    image = open_image(samples[0].load())
+    x0, y0, x1, y1 = box = margins(image)
+    row: dict[str, Any] = {"set": name, "page": samples[0].digest, "samples": len(samples)}
+    row["area"] = 1 - (x1 - x0) * (y1 - y0) / image.width / image.height
+    if box == (0, 0, *image.size):
+        return row
+    excluded = model.locate(samples)
+    lines = model.native_lines(samples[0])
+    row["cut_lines"] = [line.text for line in lines if not _inside(line.quad, box)]
+    row["lines"], row["judged"] = len(lines), len(samples) - len(excluded)
+    found = [at for sample in samples for location in model.locations[sample.id] for at in location.boxes]
+    row["cut_answers"] = sum(not _inside(((left, top), (right, bottom)), box) for left, top, right, bottom in found)
+    row["legible"] = {}
+    for budget in BUDGETS if len(excluded) < len(samples) else ():
+        whole, trimmed = (_legible(model, samples, image, budget, trim) for trim in (False, True))
+        row["legible"][str(budget)] = [[whole[key], trimmed[key]] for key in whole]
+    return row
+
+
+def _inside(points: Iterable[tuple[float, float]], box: tuple[int, int, int, int], slack: float = 3) -> bool:
+    """Whether all points are within the box; the detector's quads are a few pixels larger than the text."""
+    return all(box[0] - slack <= x <= box[2] + slack and box[1] - slack <= y <= box[3] + slack for x, y in points)
+
+
+def table(log: Path, output: Path) -> None:
+    """Sum the log up, print it and write it."""
+    results: dict[str, Any] = {}
+    for name in SETS:
+        rows = [row for row in map(json.loads, log.read_text().splitlines()) if row["set"] == name]
+        if not rows:
+            continue
+        read = [row for row in rows if row["area"]]
+        result = results[name] = {
+            "pages": len(rows), "trimmed": len(read), "area": statistics.mean(row["area"] for row in rows),
+            "lines": sum(row["lines"] for row in read), "cut_lines": sum(len(row["cut_lines"]) for row in read),
+            "judged": sum(row["judged"] for row in read), "cut_answers": sum(row["cut_answers"] for row in read),
+            "budgets": {},
+        }  # fmt: skip
+        print(name, {key: value for key, value in result.items() if key != "budgets"})
+        for budget in map(str, BUDGETS):
+            pairs = Counter((whole, trimmed) for row in read for whole, trimmed in row["legible"].get(budget, ()))
+            n, gained, lost = max(pairs.total(), 1), pairs[False, True], pairs[True, False]
+            both = pairs[False, False]
+            errors = {"whole": (both + gained) / n, "trimmed": (both + lost) / n}
+            result["budgets"][budget] = {**errors, "gained": gained, "lost": lost, "p": mcnemar(gained, lost)}
+            print(f"  {budget:>4} tokens: {errors}, {gained} gained, {lost} lost, p = {mcnemar(gained, lost):.3g}")
+    output.write_text(json.dumps({"basis": "legibility", "tables": {"trim": results}}, indent=1) + "\n")
 
 
 def _legible(model: Legibility, samples: list[Sample], image: Image.Image, budget: int, trim: bool) -> dict[str, bool]:
@@ -127,19 +207,24 @@ def _moved(line: TextLine, x: float, y: float) -> TextLine:
 def main() -> None:
     """Run one of the three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "area", "legibility"])
+    parser.add_argument("what", choices=["speed", "area", "adversarial", "legibility", "table"])
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--pages", type=int, default=20, help="of each data set")
-    parser.add_argument("--minutes", type=float, default=6, help="of CPU, for both data sets")
+    parser.add_argument("--log", type=Path, default=Path("trim.jsonl"))
+    parser.add_argument("--output", type=Path, default=Path("docs/results/trim.json"))
+    parser.add_argument("--minutes", type=float, default=30)
     options = parser.parse_args()
-    if options.what == "speed":
-        speed()
-    elif options.data is None:
+    if options.what == "adversarial":
+        adversarial()
+    elif options.what == "table":
+        table(options.log, options.output)
+    elif options.data is None and options.what != "speed":
         parser.error("give the folder of real pages: --data DIR")
+    elif options.what == "legibility":
+        legibility(options.data, options.log, options.minutes)
     elif options.what == "area":
         area(options.data)
     else:
-        legibility(options.data, options.pages, options.minutes)
+        speed(options.data)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def test_policies_are_the_same_when_tiers_and_budgets_are() -> None:
         ({"max_harm": {"low": 1.5}}, "max_harm.low: .*less than or equal to 1"),
         ({"max_harm": {"low": -0.1}}, "max_harm.low: .*greater than or equal to 0"),
         ({"max_harm": 0.15}, "max_harm"),
-        ({"trim": True}, "trim is true, which this version of stakes cannot do; set it to null"),
+        ({"trim": "yes, please"}, "trim"),
         ({"confidence": "mean_logprob"}, 'confidence is "mean_logprob", which this version of stakes cannot do'),
         ({"tiers": {}}, "tiers"),
         ({"tiers": {"high": {"cost": -1, "budget": 5}}}, "tiers.high.cost"),

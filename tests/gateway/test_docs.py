@@ -49,7 +49,10 @@ def test_every_header_and_metric_is_documented(upstream: Upstream, http: httpx.C
             assert http.get(front.address + path).status_code == 200
     out = TEXT.split("| header out |")[1].split("Errors have")[0]
     sent = {name for name in headers if name.startswith("x-stakes-")}
-    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == sent | {"x-stakes-pages"}  # with PDFs only
+    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == sent | {
+        "x-stakes-pages",
+        "x-stakes-box",
+    }  # with PDFs and --trim only
     named = set(re.findall(r"`(stakes_\w+)[`{]", TEXT))
     assert named <= there
     assert {one for one in there if one.endswith("_total")} <= named  # no counter is left out

@@ -55,6 +55,7 @@ def _part_digests(policy: Policy) -> dict[str, str]:
         "model": None if policy.model is None else policy.model.model_dump(),
         "metric": policy.metric,
         "harm limit": policy.max_harm,
+        "trimming": policy.trim or None,
     }
     return {name: _digest(part) for name, part in parts.items()}
 

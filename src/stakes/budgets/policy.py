@@ -35,7 +35,7 @@ Digest = Annotated[str, Field(pattern=f"^[0-9a-f]{{{DIGITS}}}$")]
 Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 # Part of schema 2, and not used by this version. A file that sets one is refused: serving it otherwise would be wrong.
-RESERVED, RESERVED_OF_TIERS = ("trim", "confidence"), ("escalate", "review_below", "predictor")
+RESERVED, RESERVED_OF_TIERS = ("confidence",), ("escalate", "review_below", "predictor")
 
 
 class TierPlan(BaseModel):
@@ -94,8 +94,8 @@ class Policy(BaseModel):
     selector: str | None = None  # which tokens deletion keeps; None in older files
     basis: Literal["answers", "legibility"] = "answers"  # legibility: what can be read, not a VLM's error
     metric: str | None = None  # what answers were graded by; None in files of schema 1
-    trim: Any = None
-    """Reserved: whether blank margins are cut off."""
+    trim: bool | None = None
+    """Whether the margins of its images were cut off, as a gateway then does too; None: they were not."""
     confidence: Any = None
     """Reserved: the statistic that thresholds are about."""
     menu: tuple[Tokens, ...] | None = None

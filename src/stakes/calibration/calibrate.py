@@ -42,7 +42,7 @@ from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.runner import RunOptions
-from stakes.evaluation.samples import answerable, basis_of, prepare_samples
+from stakes.evaluation.samples import answerable, basis_of, prepare_samples, trim_samples
 from stakes.models import VLM, load
 from stakes.models.identity import family_of, menu_of, model_name
 from stakes.signals import Signal, to_dict
@@ -67,6 +67,8 @@ class CalibrationOptions:
     """How much the error of a tier, or of each, may rise over uniform at the same tokens (``budgets.harm``)."""
     per_request: bool = False
     """Spend by each request's expected cost. The samples' tiers must be labels; the signal predicts them."""
+    trim: bool = False
+    """Cut the margins of all images off before anything is measured (``vision.image.trim``)."""
     run: RunOptions = field(default_factory=RunOptions)
 
     def __post_init__(self) -> None:
@@ -165,7 +167,8 @@ def _calibrate(
     """The four steps, the checks between them, and the policy; ``samples`` are prepared."""
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
     budgets = budgets_to_measure(options.grid, mean_budget, floor, menu_of(model))
-    samples, excluded = answerable(model, samples, log)
+    documents = calibration_digests(samples) if options.trim else None  # of the whole images
+    samples, excluded = answerable(model, trim_samples(samples) if options.trim else samples, log)
     if options.certification is not None:
         samples = check_certifiable(samples, costs, options.certification)
     check_tiers(samples, costs, signal)
@@ -197,6 +200,7 @@ def _calibrate(
         selector=options.setting.selector,
         basis="legibility" if basis == "legibility" else "answers",
         metric=options.setting.metric,
+        trim=options.trim or None,
         menu=menu_of(model),
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
@@ -208,7 +212,7 @@ def _calibrate(
         estimator=estimator,
         certificate=None if certificate is None else certificate.record(),
         fingerprint=str(measured.run.fingerprint),
-        documents=calibration_digests(samples),
+        documents=documents or calibration_digests(samples),
     )
     if options.per_request:
         plan = calibrate_per_request(outcomes, samples, signal, costs, mean_budget, estimator, floor)

@@ -38,7 +38,7 @@ from stakes.evaluation.fingerprint import (
 from stakes.evaluation.grading import DEFAULT_METRIC, grade, is_correct
 from stakes.evaluation.outcome_log import Outcome, read_outcomes
 from stakes.evaluation.runner import RunOptions, run
-from stakes.evaluation.samples import Excluded, answerable, basis_of
+from stakes.evaluation.samples import Excluded, answerable, basis_of, trim_samples
 from stakes.evaluation.statistics import RATIOS
 from stakes.models.base import VLM
 from stakes.models.identity import model_name
@@ -123,6 +123,9 @@ def evaluate(
         raise BadInput(
             f"the policy was calibrated with {policy.selector!r}; evaluate it with that, not with {setting.selector!r}"
         )
+    images = {sample.digest for sample in samples}
+    if policy.trim:
+        samples = trim_samples(samples)
     samples, excluded = answerable(model, samples, log)
     documents = {sample.document for sample in samples}
     if len(documents) < 2:
@@ -145,7 +148,6 @@ def evaluate(
         arm: [ran.outcomes[sample.id, budget] for sample, budget in zip(samples, budgets, strict=True)]
         for arm, budgets in plan.budgets.items()
     }
-    images = {sample.digest for sample in samples}
     same_data = f"data:{fingerprint.data}" in policy.fingerprint
     same_model = is_same_model(policy, fingerprint.model)
     return Evaluation(

@@ -56,6 +56,10 @@ def calibrate(
         str | None,
         typer.Option(help="Which tokens deletion keeps: redundancy, fastv:layer=2, module:Class, …"),
     ] = None,
+    trim: Annotated[
+        bool,
+        typer.Option("--trim", help="Cut uniform margins and scanner borders off; a gateway that serves it does too."),
+    ] = False,
     metric: Annotated[str, typer.Option(help=inputs.METRIC_HELP)] = DEFAULT_METRIC,
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
     max_harm: MaxHarm = None,
@@ -133,6 +137,7 @@ def calibrate(
         certification=certification,
         max_harm=parse_harm(max_harm, costs),
         per_request=per_request,
+        trim=trim,
     )
     log = calibration_log(output) if log is None else log
     inputs.check_writable(output, samples, log, inputs.signal_file(signal or ""))

@@ -85,6 +85,7 @@ def serve(
     try:
         from stakes.gateway import run
         from stakes.gateway.monitoring import logs
+        from stakes.gateway.proxy.actuators import trim_warnings
         from stakes.gateway.proxy.http_limits import server_options
     except ImportError as error:
         raise BadInput(f"a gateway needs {error.name}; run: pip install 'stakes[gateway]'") from error
@@ -102,6 +103,7 @@ def serve(
             notes = settings.notes()
             if policy is not None and mean_budget is not None:
                 notes.append(f"keeps a mean of {mean_budget} tokens (--mean-budget) in place of the policy file's")
+            notes += [f"warning: {sentence}" for sentence in trim_warnings(made.policy(), settings)]
             start = {"address": f"{here}/v1", "dashboard": f"{here}/", "upstream": address, "mode": settings.mode}
             record = {**start, "notes": notes, "processes": processes, **describe_policy(made.policy())}
             print_json(record) if as_json else typer.echo(format_start(record))

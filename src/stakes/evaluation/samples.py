@@ -27,6 +27,7 @@ from stakes.formats import counted
 from stakes.signals.base import Signal
 from stakes.signals.prompt import Prompt
 from stakes.vision.image.decode import open_image, probe
+from stakes.vision.image.trim import Bounds, margins
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -153,6 +154,25 @@ def _is_intact_png(data: bytes) -> bool:
     except (OSError, SyntaxError, ValueError):  # what Pillow raises for a broken PNG
         return False
     return True
+
+
+def trim_samples(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples with the margins of their images cut off; what was cut is part of the digest."""
+    boxes: dict[str, Bounds] = {}
+    trimmed = []
+    for sample in samples:
+        if sample.digest not in boxes:
+            boxes[sample.digest] = margins(open_image(sample.load()))
+        box = boxes[sample.digest]
+        if box != (0, 0, *sample.size):
+            size, name = (box[2] - box[0], box[3] - box[1]), digest(f"{sample.digest} {box}".encode())
+            sample = replace(sample, size=size, digest=name, load=partial(_load_part, sample.load, box))
+        trimmed.append(sample)
+    return trimmed
+
+
+def _load_part(load: Load, box: Bounds) -> "Image":
+    return open_image(load()).crop(box)
 
 
 def document_units(documents: Sequence[str], digests: Sequence[str], groups: Sequence[str] | None = None) -> list[str]:

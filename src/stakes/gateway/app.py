@@ -30,7 +30,7 @@ from stakes.gateway.monitoring.shadow import Shadow, drift_conditions
 from stakes.gateway.monitoring.undecided import UndecidedTexts
 from stakes.gateway.processes.siblings import Siblings
 from stakes.gateway.proxy import sites
-from stakes.gateway.proxy.actuators import check_servable
+from stakes.gateway.proxy.actuators import check_servable, trim_warnings
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.fit import Preparer
@@ -212,7 +212,7 @@ class Gateway:
         policy = self.served.rules.policy
         self.metrics.policy.clear()
         self.metrics.policy.labels(policy.fingerprint, self.settings.mode).set(1)
-        for sentence in policy_warnings(policy):
+        for sentence in [*policy_warnings(policy), *trim_warnings(policy, self.settings)]:
             self.monitors.log.write(sentence, logging.WARNING, policy=policy.fingerprint)
 
     def _reloaded(self, result: str) -> None:

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.pages import keep_cap
+from stakes.gateway.proxy.actuators import trims
 from stakes.gateway.proxy.checks import parse_within
 from stakes.gateway.proxy.clients import Authenticator, Client
 from stakes.gateway.proxy.decide import GROUNDING, RequestPlan, TierChoice, choose_tier, images_digest
@@ -153,6 +154,7 @@ class DecideEndpoint:
             "policy": plan.rules.policy.fingerprint,
             "family": plan.rules.policy.family,
             "actuator": self._settings.actuator,
+            "trim": trims(plan.rules.policy, self._settings, call) and plan.tier != GROUNDING,
             "images": [self._image(plan, image, ref, budget, tokens) for image, ref, budget, tokens in each],
             "parameters": call.record,
             "booked": plan.booked or 0,

@@ -24,6 +24,7 @@ from stakes.gateway.proxy.usage import PARAMETERS, CapCheck, UsageReader
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.gateway.workers import Workers
+from stakes.vision.image.trim import Bounds
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,12 +48,14 @@ class BudgetReport:
     policy: str
     mode: str
     pages: tuple[str, ...] = ()
+    boxes: tuple[Bounds, ...] = ()
 
     @classmethod
     def of(cls, plan: RequestPlan, mode: str) -> "BudgetReport":
         """The report of a plan."""
         numbers = tuple(plan.budgets), tuple(plan.natives), tuple(plan.predicted), tuple(plan.scales)
-        return cls(plan.tier, plan.why, plan.outcome, *numbers, plan.rules.policy.fingerprint, mode, tuple(plan.pages))
+        policy, more = plan.rules.policy.fingerprint, (tuple(plan.pages), tuple(plan.boxes))
+        return cls(plan.tier, plan.why, plan.outcome, *numbers, policy, mode, *more)
 
 
 class InlineWorkers(Workers):

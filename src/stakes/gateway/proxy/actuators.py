@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
-from stakes.gateway.proxy.request import Call
+from stakes.gateway.proxy.request import Call, asks_for_coordinates
 from stakes.gateway.proxy.scan import ImageRef
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import count_tokens
@@ -22,11 +22,31 @@ def check_servable(policy: Policy, settings: Settings) -> None:
             f"this policy is for {policy.mechanism}, which works inside a model; a gateway needs one calibrated with "
             "--mechanism resolution"
         )
+    if (policy.trim or settings.trim) and settings.actuator != "pixels":
+        raise BadInput(
+            f"margins are cut off where images are resized, and --actuator {settings.actuator} leaves images as they "
+            "are; use --actuator pixels, or a policy calibrated without --trim"
+        )
     check_actuator(settings.actuator, policy.family)
     _check_menu(policy, settings.actuator)
     bounds = settings.bounds_of(policy.family)
     count_tokens(policy.family, 1000, 1000, **bounds)  # a family without such bounds is refused here
     policy.decide("")  # a policy that reads its tiers from a judge has no judge here
+
+
+def trims(policy: Policy, settings: Settings, call: Call) -> bool:
+    """Whether the margins of a request's images are cut off: as calibrated or set, but not where it asks for places."""
+    return bool(settings.trim or policy.trim) and not asks_for_coordinates(call.prompt)
+
+
+def trim_warnings(policy: Policy, settings: Settings) -> list[str]:
+    """What to know where images are trimmed and those of the calibration were not."""
+    if not settings.trim or policy.trim or policy.fingerprint == "uncalibrated":
+        return []
+    return [
+        "TRIMMED, NOT CALIBRATED SO: --trim cuts margins off, and the policy was calibrated with them; its curves and "
+        "guarantees are about whole images; calibrate again with --trim"
+    ]
 
 
 def _check_menu(policy: Policy, actuator: ActuatorName) -> None:

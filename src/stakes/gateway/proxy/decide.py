@@ -26,6 +26,7 @@ from stakes.gateway.proxy.request import Call, ClientHints, encode_header
 from stakes.gateway.proxy.scan import Api
 from stakes.gateway.reload import Rules
 from stakes.gateway.sizes import ImageKeys
+from stakes.vision.image.trim import Bounds
 
 GROUNDING = "grounding"
 
@@ -73,6 +74,7 @@ class RequestPlan:
     budgets: Sequence[int] = ()
     predicted: Sequence[int] = ()
     scales: Sequence[tuple[float, float]] = ()
+    boxes: Sequence[Bounds] = ()  # where margins are cut off, one for each measured image: the part that is shown
     unmeasured: int = 0
     left_out: int = 0
     fetched: bool = False  # whether an image was fetched from another host
@@ -172,6 +174,7 @@ class RequestPlan:
             "native-tokens": ",".join(map(str, self.natives)),
             "predicted-tokens": ",".join(map(str, self.predicted)),
             "scale": ",".join(f"{x:.4f}x{y:.4f}" for x, y in self.scales),
+            "box": ",".join(":".join(map(str, box)) for box in self.boxes),
             "pages": ",".join(self.pages),
             "policy": self.rules.policy.fingerprint,
             "mode": mode,

@@ -16,17 +16,7 @@ from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.pages import keep_cap
 from stakes.gateway.pdf.parts import PdfParts
-from stakes.gateway.proxy import actuators
-from stakes.gateway.proxy.checks import (
-    check_addresses,
-    check_readable,
-    count_within,
-    decode_bytes,
-    other_may_hold_image,
-    parse_within,
-    refusal_of,
-    unread_path,
-)
+from stakes.gateway.proxy import actuators, checks
 from stakes.gateway.proxy.clients import Client
 from stakes.gateway.proxy.decide import GROUNDING, ImagePair, RequestPlan, TierChoice, choose_tier, images_digest
 from stakes.gateway.proxy.errors import Refused
@@ -89,17 +79,17 @@ class Preparer:
             plan.settle(read=False)
             if not isinstance(error, Exception):  # the client disconnected
                 raise
-            refusal = refusal_of(error, self._log)
+            refusal = checks.refusal_of(error, self._log)
             self.pass_or_raise(refusal)
             plan.outcome, plan.why, plan.body = "uncompressed", refusal.code.replace("_", " "), None
-            plan.budgets, plan.predicted, plan.scales = (), (), ()
+            plan.budgets, plan.predicted, plan.scales, plan.boxes = (), (), (), ()
         plan.fit_s = time.perf_counter() - began
         plan.take()
         return plan
 
     async def prepare_other(self, action: Action, body: bytes, hints: ClientHints) -> RequestPlan | None:
         """The plan of a request on a path that is not read; None where nothing in it may be an image."""
-        if action != "refuse" and not other_may_hold_image(body):
+        if action != "refuse" and not checks.other_may_hold_image(body):
             return None
         if action == "count":
             await self._check_counted(body)
@@ -107,7 +97,7 @@ class Preparer:
         count = (
             1
             if action == "refuse"
-            else await self.workers.run_for(len(body), count_within, body, self._settings.limits)
+            else await self.workers.run_for(len(body), checks.count_within, body, self._settings.limits)
         )
         if not count:
             return None
@@ -117,16 +107,16 @@ class Preparer:
             self._check_bypass()
             plan.outcome, plan.why = "bypassed", "x-stakes-bypass"
         else:
-            self.pass_or_raise(unread_path(action))
+            self.pass_or_raise(checks.unread_path(action))
         return plan
 
     async def _check_counted(self, body: bytes) -> None:
         """Nothing is generated from a body whose tokens are counted; but the upstream follows the addresses in it."""
         if not self._observing:
             call = await self.workers.run_for(
-                len(body), lambda: read_call("messages", parse_within(body, self._settings.limits))
+                len(body), lambda: read_call("messages", checks.parse_within(body, self._settings.limits))
             )
-            check_addresses(call)
+            checks.check_addresses(call)
 
     def pass_or_raise(self, refusal: Refused) -> None:
         """Count a refusal that is not enforced, because the gateway observes or fails open; raise any other."""
@@ -146,7 +136,7 @@ class Preparer:
         call: Call | None = None
         try:
             call = await self.workers.run_for(
-                len(body), lambda: read_call(plan.api, parse_within(body, self._settings.limits))
+                len(body), lambda: read_call(plan.api, checks.parse_within(body, self._settings.limits))
             )
             if not call.count:
                 plan.outcome = "text"
@@ -157,7 +147,7 @@ class Preparer:
         except Refused:  # it is forwarded whatever it holds; what cannot be measured is counted as unmeasured
             plan.unmeasured = max(plan.unmeasured, 1)
         if call is not None and not self._observing:
-            check_addresses(call)
+            checks.check_addresses(call)
         plan.take()
         return plan
 
@@ -171,7 +161,7 @@ class Preparer:
         plan.tier, plan.why, plan.decided = choice.tier, choice.why, choice.decided
         plan.question, plan.model = call.prompt.question, str(call.record.get("model") or "")[:200]
         plan.text_bytes = len(body) - sum(len(ref.holder[ref.key]) for ref in call.images)
-        check_readable(call, plan.api, self._settings)
+        checks.check_readable(call, plan.api, self._settings)
         plan.fetched = await self._fetch(call, policy.family)
         refs, images, keys = await self.workers.run(self._measure_known, plan, call, choice, hints.sender)
         plan.natives, plan.unmeasured = [image.native for image in images], plan.unmeasured - len(images)
@@ -185,15 +175,18 @@ class Preparer:
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
             if call.pages and refs:
-                work, size = partial(self.fit, call, refs, images), decode_bytes(images, self._settings)
+                work, size = partial(self.fit, call, refs, images), checks.decode_bytes(images, self._settings)
                 plan.body, fitted = await self.workers.run_for(size, work, plan.natives, policy.family, self._observing)
         else:
-            decoded = decode_bytes(images, self._settings)
+            decoded = checks.decode_bytes(images, self._settings)
             plan.ask_grant(choice, [image.limit for image in images], keys)
             if (cap := self._settings.max_request_tokens) is not None:
                 await self.workers.run_for(decoded, keep_cap, plan, images, cap)
             fitted = await self._fit_to_grant(plan, call, refs, images, decoded)
         plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
+        if any(image.trim for image in images):
+            sizes = [(0, 0, image.width, image.height) for image in images]
+            plan.boxes = [one.box or whole for one, whole in zip(fitted, sizes, strict=True)]
         plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
 
     async def _fit_to_grant(
@@ -212,7 +205,7 @@ class Preparer:
 
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
-        record, policy = parse_within(body, self._settings.limits), plan.rules.policy
+        record, policy = checks.parse_within(body, self._settings.limits), plan.rules.policy
         pages, pdfs = ({}, ()) if self.pdfs is None else self.pdfs.read(plan.api, body, record)
         call = replace(read_call(plan.api, record), pages=pages, pdfs=pdfs)
         if not call.count:
@@ -256,11 +249,14 @@ class Preparer:
     ) -> tuple[list[ImageRef], list[MeasuredImage], list[ImageKeys]]:
         """The images, and the digests that their sizes are remembered by; a budget of its own is not remembered."""
         refs, images = self._measure(call, plan.rules.policy.family)
-        if choice.tier == GROUNDING or choice.budget is not None:
+        if choice.tier == GROUNDING:
             return refs, images, []
+        if actuators.trims(plan.rules.policy, self._settings, call):
+            images = [replace(image, trim=image.page is None and not image.low_detail) for image in images]
         turns = call.record.get("messages", call.record.get("input"))
         data = [(ref.part, image.identity) for ref, image in zip(refs, images, strict=True)]
-        return refs, images, plan.rules.sizes.keys(sender, choice.tier, turns, data)
+        keys = [] if choice.budget is not None else plan.rules.sizes.keys(sender, choice.tier, turns, data)
+        return refs, images, keys
 
     def fit(
         self,

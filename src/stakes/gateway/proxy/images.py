@@ -27,6 +27,7 @@ from stakes.vision.geometry.patches import BudgetPatches
 from stakes.vision.geometry.tiles import DetailTiles
 from stakes.vision.image.decode import Picture
 from stakes.vision.image.resize import fit, fitted_size
+from stakes.vision.image.trim import Bounds as Box
 
 try:  # both are part of stakes[gateway]; without a wheel for the machine the standard library does the same, slower
     from isal.isal_zlib import compress
@@ -55,6 +56,7 @@ class MeasuredImage:
     client asked for detail "low", and the family defines what that takes, whatever the size. ``bounds``: of the
     upstream's processor, where not the family's. ``most``: by the largest entry of an engine's menu, None where that is
     not above ``native``. ``page``: of a PDF, drawn in the size that fits. ``decode_bytes``: memory to decode it.
+    ``trim``: its margins are cut off; never those of a PDF's page or of an image with low detail.
     """
 
     data: bytes
@@ -67,6 +69,7 @@ class MeasuredImage:
     decode_bytes: int = 0
     most: int | None = None
     page: "PdfPage | None" = None
+    trim: bool = False
 
     @property
     def limit(self) -> int:
@@ -86,6 +89,7 @@ class FittedImage:
     url: str | None
     tokens: int
     scale: tuple[float, float] = (1.0, 1.0)
+    box: Box | None = None  # the part that is shown, where not all of it is
 
 
 def is_data_url(url: str) -> bool:
@@ -171,17 +175,20 @@ def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding
     if image.low_detail and image.native > budget:
         raise InfeasibleBudget(f"an image of detail low takes {image.native} tokens in {family}, above {budget}")
     try:
-        if image.native <= budget and accepted_size(family, *size) == size:
-            picture = Picture(image.data, max_pixels=image.width * image.height)
+        target = count_tokens(family, image.width, image.height) if image.low_detail else budget
+        limit = image.width * image.height
+        fitted = fit(image.data, target, family, decode_limit=limit, trim=True) if image.trim else None
+        whole = fitted is None or fitted.box == (0, 0, *size)
+        if whole and image.native <= budget and accepted_size(family, *size) == size:
+            picture = Picture(image.data, max_pixels=limit)
             if not picture.sideways:  # rotated by EXIF, which some servers ignore: then it is written upright
                 picture.pixels()  # detects damage
                 return FittedImage(None, image.native)
-        target = count_tokens(family, image.width, image.height) if image.low_detail else budget
-        fitted = fit(image.data, target, family, decode_limit=image.width * image.height)
+        fitted = fitted or fit(image.data, target, family, decode_limit=limit)
     except UnreadableImage:
         raise unreadable() from None
     tokens = image.native if image.low_detail else _as_counted(image, *fitted.image.size, budget, family)
-    return FittedImage(_encode(fitted.image, encoding), tokens, fitted.scale)
+    return FittedImage(_encode(fitted.image, encoding), tokens, fitted.scale, None if whole else fitted.box)
 
 
 def _encode(image: Image.Image, encoding: Encoding) -> str:

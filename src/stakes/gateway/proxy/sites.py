@@ -24,7 +24,8 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 _OWN_SITE = ("same-origin", "none")
 _EXPOSED = (
     "x-request-id", "retry-after", "x-stakes-tier", "x-stakes-why", "x-stakes-budget", "x-stakes-native-tokens",
-    "x-stakes-predicted-tokens", "x-stakes-scale", "x-stakes-policy", "x-stakes-mode", "x-stakes-outcome",
+    "x-stakes-predicted-tokens", "x-stakes-scale", "x-stakes-box", "x-stakes-policy", "x-stakes-mode",
+    "x-stakes-outcome",
 )  # fmt: skip
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 

@@ -172,8 +172,21 @@ def cwe_gain(
     first, second, weight = _flags("before", before), _flags("after", after), _costs(costs)
     _same_length(first, second, weight)
     saved = weight * (second.astype(float) - first.astype(float))  # cost that `after` no longer pays, per sample
+    return cost_gain(saved, weight, documents, level=level, resamples=resamples, seed=seed)
+
+
+def cost_gain(
+    saved: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    documents: Sequence[Hashable] | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Gain:
+    """``sum(saved) / sum(weight)`` with a BCa interval, from the cost that each sample saves and its cost at stake."""
     if documents is not None:
-        _same_length(first, documents)
+        _same_length(saved, documents)
         unit = np.unique([str(d) for d in documents], return_inverse=True)[1]
         saved, weight = (np.bincount(unit, column).astype(float) for column in (saved, weight))
     value = float(saved.sum() / weight.sum())

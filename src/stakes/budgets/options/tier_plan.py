@@ -86,7 +86,8 @@ class OptionEvidence(BaseModel):
     flagged: Share
     error: Share | None
     """None where every answer was flagged."""
-    upper: Share
+    upper: Share | None
+    """None where no bound can be given: every answer was flagged, or few documents hold many of the questions."""
     level: Share
 
 

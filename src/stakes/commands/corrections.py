@@ -23,9 +23,7 @@ def add(
     samples: Annotated[Path, typer.Option(help="The samples file to append to; made if there is none.")],
     requests: Annotated[
         Path | None,
-        typer.Option(
-            help="What was asked, as JSONL: id (the request's), image, question, tier."
-        ),
+        typer.Option(help="What was asked, as JSONL: id (the request's), image, question, tier."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

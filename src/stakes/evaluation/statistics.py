@@ -79,6 +79,19 @@ def sign_flip(net: Sequence[int]) -> float:
     return min(1.0, max(least, 2 * float(chance[: (int(sizes.sum()) - observed) // 2 + 1].sum())))
 
 
+def holm(ps: Sequence[float]) -> list[float]:
+    """Holm's correction: each p-value adjusted so that all tests together keep the level, in the order given.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [0.0] * len(ps), 0.0
+    for rank, at in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[at]))
+        adjusted[at] = largest
+    return adjusted
+
+
 @dataclass(frozen=True)
 class Discordant:
     """Pairs that two arms answer differently: ``b`` wrong → right, ``c`` right → wrong, and the exact p.

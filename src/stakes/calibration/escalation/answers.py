@@ -25,10 +25,11 @@ Flags = NDArray[np.bool_]
 class Served:
     """What an option does with the questions of a tier, one entry each.
 
-    ``wrong``: the answer that is returned, flagged or not. ``tokens``: of both attempts.
+    ``wrong``: the answer that is returned, flagged or not. ``tokens``, ``realised``: of both attempts.
     """
 
     tokens: Floats
+    realised: Floats
     wrong: Flags
     flagged: Flags
     escalated: Flags
@@ -41,7 +42,7 @@ class Served:
 
 @dataclass(frozen=True)
 class TierAnswers:
-    """The answers to one tier's questions: ``wrong`` and ``confidence`` are questions × budgets.
+    """The answers to one tier's questions: ``wrong``, ``confidence`` and ``realised`` are questions × budgets.
 
     ``cost``: of a mistake in each question, by its label where that is known.
     """
@@ -50,6 +51,7 @@ class TierAnswers:
     documents: NDArray[np.str_]
     wrong: Flags
     confidence: Floats
+    realised: Floats
     cost: Floats
 
     def __len__(self) -> int:
@@ -62,6 +64,7 @@ class TierAnswers:
             documents=self.documents[rows],
             wrong=self.wrong[rows],
             confidence=self.confidence[rows],
+            realised=self.realised[rows],
             cost=self.cost[rows],
         )
 
@@ -69,15 +72,17 @@ class TierAnswers:
         """The answers, attempts and flags under an option."""
         first = self.budgets.index(option.budget)
         wrong, again = self.wrong[:, first], np.zeros(len(self), bool)
-        tokens = np.full(len(self), float(option.budget))
+        tokens, realised = np.full(len(self), float(option.budget)), self.realised[:, first]
         if option.escalate is not None:
             again = self.confidence[:, first] < option.escalate.below
-            wrong = np.where(again, self.wrong[:, self.budgets.index(option.escalate.to)], wrong)
+            second = self.budgets.index(option.escalate.to)
+            wrong = np.where(again, self.wrong[:, second], wrong)
             tokens = tokens + again * option.escalate.to
+            realised = realised + again * self.realised[:, second]
         flagged = np.zeros(len(self), bool)
         if option.review_below is not None:
             flagged = self.returned_confidence(option) < option.review_below
-        return Served(tokens, wrong, flagged, again)
+        return Served(tokens, realised, wrong, flagged, again)
 
     def returned_confidence(self, option: Option) -> Floats:
         """The confidence of the answer that is returned to each question."""
@@ -151,6 +156,7 @@ def _tier(
         np.array([row[0].document for row in rows], dtype=np.str_),
         np.array([[not one.correct for one in row] for row in rows], bool).reshape(shape),
         np.array([[one.confidence for one in row] for row in rows], float).reshape(shape),
+        np.array([[one.spent for one in row] for row in rows], float).reshape(shape),
         np.array([costs[labels[row[0].sample] if labels else row[0].tier] for row in rows], float),
     )
 

@@ -80,7 +80,7 @@ def consider(
     own, other = table.divide(names)
     if own.lacks_a_tier() or other.lacks_a_tier():
         raise BadInput(f"{len(measured)} documents are too few to choose options on some and judge them on others")
-    gain, why = _decide(first, own, terms, rules, estimator)
+    gain, why = decide(first, own, terms, rules, estimator)
     taken = gain is not None and gain.low > 0
     chosen = _choose(first, own, terms, rules, estimator)[1]
     if taken and all(option.fixed for option in chosen.options.values()):
@@ -98,7 +98,7 @@ def _choose(
     return fixed, choose_options(table, fitted, terms, rules)
 
 
-def _decide(
+def decide(
     measured: ByDocument, table: AnswerTable, terms: Terms, rules: Rules, estimator: str
 ) -> tuple[Gain | None, str]:
     """The gain of options over fixed budgets, each half served by the other's choice, and the verdict in words."""

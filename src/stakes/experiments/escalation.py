@@ -1,0 +1,138 @@
+"""Arms with and without second attempts at equal tokens: chosen on some documents, compared on others.
+
+    uniform              one budget for all, two where tokens lie between two measured ones
+    cost                 the best fixed budgets by tier, one tier split between two budgets
+    escalation           a second attempt where the first answer is unsure, all mistakes costing the same
+    cost and escalation  the same by cost
+
+Options are chosen for a mean. What they take on the test documents, both attempts counted, is what the fixed arms get
+to spend there, to the token: they may split a tier, which a policy may not, so the comparison is in their favor.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stakes.budgets.allocate import allocate
+from stakes.budgets.curve import Curve
+from stakes.calibration.by_document import by_document
+from stakes.calibration.escalation.answers import AnswerTable, Flags, Floats, answer_table
+from stakes.calibration.escalation.choose import Rules, choose_options
+from stakes.calibration.escalation.judge import decide
+from stakes.calibration.estimators import DEFAULT, Terms, fit
+from stakes.evaluation.outcome_log import Outcome
+from stakes.evaluation.statistics import Gain, cost_gain, holm, sign_flip
+
+ARMS = ("uniform", "cost", "escalation", "cost and escalation")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One mean: by arm, whether each test question was answered wrong and its realised tokens; all in one order.
+
+    ``taken``: whether the choosing documents prefer options to fixed budgets, so that a calibration would ship them.
+    """
+
+    mean: int
+    wrong: Mapping[str, Flags]
+    tokens: Mapping[str, Floats]
+    cost: Floats
+    documents: Sequence[str]
+    options: Mapping[str, str]
+    taken: bool
+
+    def cwe(self, arm: str) -> float:
+        """The cost-weighted error of an arm."""
+        return float((self.cost * self.wrong[arm]).sum() / self.cost.sum())
+
+    def mean_tokens(self, arm: str) -> float:
+        """Realised tokens per question."""
+        return float(self.tokens[arm].mean())
+
+    def gain(self, arm: str = "cost and escalation", over: str = "cost") -> Gain:
+        """How far CWE falls, with an interval over documents."""
+        return cost_gain(self._saved(arm, over), self.cost, self.documents)
+
+    def p(self, arm: str = "cost and escalation", over: str = "cost") -> float:
+        """The sign-flip test of the cost saved by document."""
+        unit = np.unique(list(self.documents), return_inverse=True)[1]
+        return sign_flip([round(value) for value in np.bincount(unit, self._saved(arm, over)).tolist()])
+
+    def _saved(self, arm: str, over: str) -> Floats:
+        return np.asarray(self.cost * (self.wrong[over].astype(float) - self.wrong[arm].astype(float)))
+
+    def joined(self, other: "Compared") -> "Compared":
+        """This and another part of the documents, each by its own choice."""
+        return replace(
+            self,
+            wrong={arm: np.concatenate([self.wrong[arm], other.wrong[arm]]) for arm in ARMS},
+            tokens={arm: np.concatenate([self.tokens[arm], other.tokens[arm]]) for arm in ARMS},
+            cost=np.concatenate([self.cost, other.cost]),
+            documents=[*self.documents, *other.documents],
+            options={tier: f"{words} / {other.options[tier]}" for tier, words in self.options.items()},
+            taken=self.taken and other.taken,
+        )
+
+
+def compare_at(
+    chosen_on: Sequence[Outcome], tested_on: Sequence[Outcome], costs: Mapping[str, float], mean: int
+) -> Compared:
+    """All arms at one mean."""
+    measured, table = by_document(chosen_on, costs), answer_table(chosen_on, costs)
+    test = answer_table(tested_on, costs)
+    fitted, counts = fit(DEFAULT, measured.curves(), measured), measured.counts
+    terms = Terms(costs, counts, mean * sum(counts.values()))
+    chosen = choose_options(table, fitted, terms, Rules()).options
+    taken = (gain := decide(measured, table, terms, Rules(), DEFAULT)[0]) is not None and gain.low > 0
+    equal = choose_options(table, fitted, replace(terms, costs=dict.fromkeys(costs, 1.0)), Rules()).options
+    wrong, tokens = {}, {}
+    for arm, options in {"escalation": equal, "cost and escalation": chosen}.items():
+        served = [test.tiers[tier].serve(options[tier]) for tier in costs]
+        wrong[arm] = np.concatenate([part.wrong for part in served])
+        tokens[arm] = np.concatenate([part.realised for part in served])
+        total = int(sum(part.tokens.sum() for part in served))  # the last is by cost
+    sizes = {tier: len(test.tiers[tier]) for tier in costs}
+    for arm, budgets in {"cost": _cost(fitted, costs, sizes, total), "uniform": _uniform(test, sizes, total)}.items():
+        columns = {tier: np.searchsorted(test.budgets, budgets[tier]) for tier in costs}
+        rows = {tier: np.arange(sizes[tier]) for tier in costs}
+        wrong[arm] = np.concatenate([test.tiers[tier].wrong[rows[tier], columns[tier]] for tier in costs])
+        tokens[arm] = np.concatenate([test.tiers[tier].realised[rows[tier], columns[tier]] for tier in costs])
+    return Compared(
+        mean,
+        wrong,
+        tokens,
+        np.concatenate([test.tiers[tier].cost for tier in costs]),
+        np.concatenate([test.tiers[tier].documents for tier in costs]).tolist(),
+        {tier: str(option) for tier, option in chosen.items()},
+        taken,
+    )
+
+
+def _cost(
+    curves: Mapping[str, Curve], costs: Mapping[str, float], sizes: Mapping[str, int], total: int
+) -> dict[str, Floats]:
+    """The best fixed budgets of each question within the total; which of a split tier's get more is drawn."""
+    best = allocate(curves, costs, sizes, total, mix=True)
+    splits = {tier: best.mixed.get(tier, {best.budgets[tier]: size}) for tier, size in sizes.items()}
+    return {tier: _drawn([budget for budget, n in split.items() for _ in range(n)]) for tier, split in splits.items()}
+
+
+def _uniform(test: AnswerTable, sizes: Mapping[str, int], total: int) -> dict[str, Floats]:
+    """The same budget for every question, or the two around the mean."""
+    every = sum(sizes.values())
+    below = max((budget for budget in test.budgets if budget * every <= total), default=test.budgets[0])
+    above = min((budget for budget in test.budgets if budget > below), default=below)
+    more = 0 if above == below else min(every, max(0, total - below * every) // (above - below))
+    drawn = _drawn([above] * more + [below] * (every - more))
+    ends = np.cumsum(list(sizes.values()))
+    return dict(zip(sizes, np.split(drawn, ends[:-1]), strict=True))
+
+
+def _drawn(budgets: Sequence[int]) -> Floats:
+    return np.random.default_rng(0).permutation(np.array(budgets, float))
+
+
+def adjusted_p(found: Sequence[Compared]) -> list[float]:
+    """The p-values of escalation by cost over cost alone, corrected for all means."""
+    return holm([one.p() for one in found])

@@ -2,12 +2,13 @@
 
 The paper fixes one budget per tier and has no such table. Options are chosen on pages of the split ``calibration`` (two
 questions of each tier on a page) and compared on those of ``test`` (four), by resolution, as a gateway serves them.
-``taken``: whether the choosing pages prefer options, so that ``calibrate`` would ship them. Receipts are few: each half
-of them is served by what the other half chose.
+``taken``: whether the choosing pages prefer options, so that ``calibrate`` would ship them. Of real pages, each half is
+served by what the other half chose.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from stakes.data.synthetic import FAMILIES
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.samples import answerable, draw_samples
@@ -20,7 +21,7 @@ OPTIONS, DATASETS = MEASURED, ("docvqa", "infographicvqa")
 NAME = "escalation"
 GRID = (32, 96, 160, 304, 448, 576, 768)
 MEANS = (96, 160, 304, 448, 576, 768)
-RECEIPT_GRID, RECEIPT_MEANS = (96, 160, 304, 448, 576), (160, 304, 448, 576)
+REAL_GRID, REAL_MEANS = (96, 160, 304, 448, 576), (160, 304, 448, 576)
 COSTS = {"high": 5.0, "low": 1.0}
 PER_PAGE = {"calibration": 2, "test": 4}
 COLUMNS = (
@@ -31,13 +32,13 @@ COLUMNS = (
 
 def asks(study: Study) -> set[Ask]:
     """Pages to choose on and pages to test on, at every budget."""
-    groups = {f"{family} {split}": 2 * count for family in families(study) for split, count in _counts(study).items()}
+    groups = {f"{source} {split}": 2 * count for source in sources(study) for split, count in _counts(study).items()}
     return grid_asks(groups, "resolution", GRID)
 
 
-def families(study: Study) -> list[str]:
-    """The synthetic families that stand for the data sets; none where receipts are given."""
-    return [] if RECEIPTS in study.data else [study.source(dataset) for dataset in DATASETS]
+def sources(study: Study) -> list[str]:
+    """The sources of the data sets; receipts alone where they are given."""
+    return [RECEIPTS] if RECEIPTS in study.data else [study.source(dataset) for dataset in DATASETS]
 
 
 def _counts(study: Study) -> dict[str, int]:
@@ -66,24 +67,25 @@ def compare_family(study: Study, family: str) -> list[Compared]:
     return [compare_at(found["calibration"], found["test"], COSTS, mean) for mean in MEANS]
 
 
-def compare_receipts(study: Study) -> list[Compared]:
-    """The same on receipts, both halves of which are chosen on and tested on."""
-    samples, _ = answerable(study.model, study.questions(RECEIPTS))
-    grid = [[budget] * len(samples) for budget in RECEIPT_GRID]
-    answers = study.answers(RECEIPTS, samples, grid, Setting("resolution", None, study.metric)).values()
+def compare_halves(study: Study, source: str) -> list[Compared]:
+    """The same on real pages, both halves of which are chosen on and tested on."""
+    samples, _ = answerable(study.model, study.questions(source))
+    grid = [[budget] * len(samples) for budget in REAL_GRID]
+    answers = study.answers(source, samples, grid, Setting("resolution", None, study.metric)).values()
     first = set(list(dict.fromkeys(sample.document for sample in samples))[::2])
     halves = [[o for o in answers if (o.document in first) is inside] for inside in (True, False)]
     return [
         compare_at(halves[0], halves[1], COSTS, mean).joined(compare_at(halves[1], halves[0], COSTS, mean))
-        for mean in RECEIPT_MEANS
+        for mean in REAL_MEANS
     ]
 
 
 def table(study: Study) -> Table:
     """One row for each mean."""
-    compared: dict[str, list[Compared]] = {family: compare_family(study, family) for family in families(study)}
-    if RECEIPTS in study.data:
-        compared[RECEIPTS] = compare_receipts(study)
+    compared: dict[str, list[Compared]] = {
+        source: compare_family(study, source) if source in FAMILIES else compare_halves(study, source)
+        for source in sources(study)
+    }
     return Table(
         name=NAME,
         title=f"Second attempts of unsure answers at equal tokens, r = 5: {study.name}, by resolution",

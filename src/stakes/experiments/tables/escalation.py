@@ -1,9 +1,9 @@
 """Second attempts of unsure answers against fixed budgets, at equal tokens over many means.
 
-The paper fixes one budget per tier and has no such table. Options are chosen on pages of the split ``calibration`` (two
-questions of each tier on a page) and compared on those of ``test`` (four), by resolution, as a gateway serves them.
-``taken``: whether the choosing pages prefer options, so that ``calibrate`` would ship them. Of real pages, each half is
-served by what the other half chose.
+The paper fixes one budget per tier and has no such table. By resolution, as a gateway serves: each half of the pages is
+served by what the other half chose. Synthetic pages are of both splits, two questions of each tier on a page of
+``calibration`` and four on one of ``test``. ``taken``: whether both choosing halves prefer options to fixed budgets, so
+that ``calibrate`` would ship them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from stakes.experiments.table import MEASURED, Row, Table, format_p
 
 OPTIONS, DATASETS = MEASURED, ("docvqa", "infographicvqa")
 NAME = "escalation"
-GRID = (32, 96, 160, 304, 448, 576, 768)
-MEANS = (96, 160, 304, 448, 576, 768)
-REAL_GRID, REAL_MEANS = (96, 160, 304, 448, 576), (160, 304, 448, 576)
+GRID = (32, 96, 160, 304, 448, 576)
+MEANS = (96, 160, 224, 304, 384, 448, 512)
 COSTS = {"high": 5.0, "low": 1.0}
-PER_PAGE = {"calibration": 2, "test": 4}
+PARTS = {"calibration": (3 / 7, 2), "test": (4 / 7, 4)}
+"""Of the synthetic splits: the share of the questions, and how many of a tier are on one page."""
 COLUMNS = (
     "source", "pages", "documents", "mean", "tokens", "uniform", "cost", "escalation", "cost and escalation", "gain",
     "p", "p, corrected", "taken", "high", "low",
@@ -31,8 +31,8 @@ COLUMNS = (
 
 
 def asks(study: Study) -> set[Ask]:
-    """Pages to choose on and pages to test on, at every budget."""
-    groups = {f"{source} {split}": 2 * count for source in sources(study) for split, count in _counts(study).items()}
+    """All questions at every budget."""
+    groups = {f"{source} {part}": 2 * count for source in sources(study) for part, count in _counts(study).items()}
     return grid_asks(groups, "resolution", GRID)
 
 
@@ -42,50 +42,36 @@ def sources(study: Study) -> list[str]:
 
 
 def _counts(study: Study) -> dict[str, int]:
-    """Questions of each tier: of 60 pages to choose on for each 100 to test on."""
-    documents = max(2, study.per_tier // PER_PAGE["test"])
-    return {
-        "calibration": PER_PAGE["calibration"] * max(2, 3 * documents // 5),
-        "test": PER_PAGE["test"] * documents,
-    }
+    """Questions of each tier by split."""
+    return {split: max(per_page, round(share * study.per_tier)) for split, (share, per_page) in PARTS.items()}
 
 
-def measure(study: Study, family: str) -> dict[str, list[Outcome]]:
-    """Every answer to the pages of both splits."""
-    found = {}
-    for split, count in _counts(study).items():
-        samples = draw_samples(family, split, count, per_page=PER_PAGE[split])
+def measure(study: Study, source: str) -> list[Outcome]:
+    """Every answer."""
+    parts = {source: answerable(study.model, study.questions(source))[0]} if source not in FAMILIES else {
+        f"{source}-{split}": draw_samples(source, split, count, study.signal, per_page=PARTS[split][1])
+        for split, count in _counts(study).items()
+    }  # fmt: skip
+    found: list[Outcome] = []
+    for name, samples in parts.items():
         grid = [[budget] * len(samples) for budget in GRID]
-        outcomes = study.answers(f"{family}-{split}", samples, grid, Setting("resolution", None, study.metric))
-        found[split] = list(outcomes.values())
+        found += study.answers(name, samples, grid, Setting("resolution", None, study.metric)).values()
     return found
 
 
-def compare_family(study: Study, family: str) -> list[Compared]:
-    """All arms at every mean."""
-    found = measure(study, family)
-    return [compare_at(found["calibration"], found["test"], COSTS, mean) for mean in MEANS]
-
-
-def compare_halves(study: Study, source: str) -> list[Compared]:
-    """The same on real pages, both halves of which are chosen on and tested on."""
-    samples, _ = answerable(study.model, study.questions(source))
-    grid = [[budget] * len(samples) for budget in REAL_GRID]
-    answers = study.answers(source, samples, grid, Setting("resolution", None, study.metric)).values()
-    first = set(list(dict.fromkeys(sample.document for sample in samples))[::2])
-    halves = [[o for o in answers if (o.document in first) is inside] for inside in (True, False)]
+def compare_halves(outcomes: Sequence[Outcome]) -> list[Compared]:
+    """All arms at every mean, both halves of the documents chosen on and tested on."""
+    first = set(list(dict.fromkeys(outcome.document for outcome in outcomes))[::2])
+    halves = [[o for o in outcomes if (o.document in first) is inside] for inside in (True, False)]
     return [
         compare_at(halves[0], halves[1], COSTS, mean).joined(compare_at(halves[1], halves[0], COSTS, mean))
-        for mean in REAL_MEANS
+        for mean in MEANS
     ]
 
 
 def table(study: Study) -> Table:
     """One row for each mean."""
-    compared: dict[str, list[Compared]] = {
-        source: compare_family(study, source) if source in FAMILIES else compare_halves(study, source)
-        for source in sources(study)
-    }
+    compared = {source: compare_halves(measure(study, source)) for source in sources(study)}
     return Table(
         name=NAME,
         title=f"Second attempts of unsure answers at equal tokens, r = 5: {study.name}, by resolution",

@@ -29,7 +29,7 @@ from stakes.calibration.by_document import ByDocument
 from stakes.calibration.certify.certificate import Certification
 from stakes.calibration.certify.options import certify_options
 from stakes.calibration.escalation.answers import AnswerTable, TierAnswers
-from stakes.calibration.escalation.choose import Rules, choose_options
+from stakes.calibration.escalation.choose import OptionRules, choose_options
 from stakes.calibration.escalation.judge import OptionVerdict
 from stakes.calibration.estimators import Terms, fit
 
@@ -83,7 +83,7 @@ def tables(table: AnswerTable) -> ByDocument:
 def simulate(world: World, simulations: int, documents: int) -> dict[str, Any]:
     """How often a certificate was wrong, by kind."""
     truth = world(np.random.default_rng(1), TRUE)
-    rules = Rules(True, REVIEW)
+    rules = OptionRules(True, REVIEW)
     shipped = false = unbounded = ceilings = broken = 0
     for seed in range(simulations):
         drawn = world(np.random.default_rng(1000 + seed), documents)
@@ -120,7 +120,7 @@ def simulate(world: World, simulations: int, documents: int) -> dict[str, Any]:
     }
 
 
-def _gain(truth: AnswerTable, options: Any, rules: Rules) -> float:
+def _gain(truth: AnswerTable, options: Any, rules: OptionRules) -> float:
     saved = at_stake = 0.0
     for name, answers in truth.tiers.items():
         served = answers.serve(options[name])

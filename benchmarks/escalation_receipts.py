@@ -23,12 +23,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.machine import about
 
-from stakes.budgets.options.tier_plan import Option
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.calibration.by_document import by_document
 from stakes.calibration.certify.ceiling import upper_error
 from stakes.calibration.certify.options import review_ceiling
 from stakes.calibration.escalation.answers import AnswerTable, TierAnswers, answer_table
-from stakes.calibration.escalation.choose import Rules, choose_options
+from stakes.calibration.escalation.choose import OptionRules, choose_options
 from stakes.calibration.escalation.judge import by_document_counts
 from stakes.calibration.estimators import Terms
 from stakes.data.sample import Sample, read_samples
@@ -62,15 +62,17 @@ def synthetic(study: Study, count: int) -> dict[str, Any]:
     outcomes = _answers(study, "receipts-totals", [replace(sample, tier="total") for sample in samples])
     table, measured = answer_table(outcomes, {"total": COST}), by_document(outcomes, {"total": COST})
     own, other = table.divide(measured.split()[0].documents)
-    found = review_ceiling("total", own.tiers["total"], other.tiers["total"], Option(BUDGET), CEILING, LEVEL)
-    plain = _rates(other.tiers["total"], Option(BUDGET))
+    found = review_ceiling("total", own.tiers["total"], other.tiers["total"], TierOption(BUDGET), CEILING, LEVEL)
+    plain = _rates(other.tiers["total"], TierOption(BUDGET))
     return {
         "receipts": len(table.tiers["total"]),
         "ceiling": CEILING,
         "certified": found.below is not None,
         "review below": found.below,
         "all": plain,
-        "unflagged": None if found.below is None else _rates(other.tiers["total"], Option(BUDGET, None, found.below)),
+        "unflagged": None
+        if found.below is None
+        else _rates(other.tiers["total"], TierOption(BUDGET, None, found.below)),
     }
 
 
@@ -91,7 +93,7 @@ def _halves(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     for own, other in ((one, two), (two, one)):
         curves = by_document([o for o in same if o.document in set(own.documents.tolist())]).curves()
         terms = Terms({"all": COST}, {"all": len(own)}, BUDGET * len(own))
-        chosen = choose_options(AnswerTable({"all": own}), curves, terms, Rules(escalate=False, review_cost=1.0))
+        chosen = choose_options(AnswerTable({"all": own}), curves, terms, OptionRules(escalate=False, review_cost=1.0))
         parts.append((other, chosen.options["all"]))
     served = [answers.serve(option) for answers, option in parts]
     counts = [by_document_counts(answers, one)[:2] for (answers, _), one in zip(parts, served, strict=True)]
@@ -108,7 +110,7 @@ def _halves(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _rates(answers: TierAnswers, option: Option) -> dict[str, Any]:
+def _rates(answers: TierAnswers, option: TierOption) -> dict[str, Any]:
     served = answers.serve(option)
     wrong, passed, documents = by_document_counts(answers, served)
     return {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.evaluation.oracle import Oracle, write_samples
 
-from stakes.budgets.options.tier_plan import Option
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.budgets.policy import Policy
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.certify.certificate import Certification
@@ -22,8 +22,8 @@ COSTS = {"high": 5.0, "low": 1.0}
 GRID = (100, 200, 300, 400)
 
 
-def fixed(budgets: dict[str, int]) -> dict[str, Option]:
-    return {tier: Option(budget) for tier, budget in budgets.items()}
+def fixed(budgets: dict[str, int]) -> dict[str, TierOption]:
+    return {tier: TierOption(budget) for tier, budget in budgets.items()}
 
 
 @pytest.fixture(scope="module")

@@ -193,7 +193,7 @@ def _calibrate(
     shipped = chosen.budgets if certificate is None else certificate.budgets
     basis = basis_of(model)
     # Drift monitoring compares a VLM's answers at both budgets: adaptive sampling lacks some, and legibility has none.
-    monitored = adaptive is None and basis != "legibility"
+    differ = disagreements(outcomes, shipped) if adaptive is None and basis != "legibility" else {}
     curves = tables.curves()
     policy = Policy(
         model=model_name(model),
@@ -207,11 +207,7 @@ def _calibrate(
         floor=1 if floor is None else floor,
         max_harm=limits,
         confidence=statistic_of(model) if step.options else None,
-        tiers=step.plans(
-            tier_plans(
-                costs, questions, shipped, curves, chosen.curves, disagreements(outcomes, shipped) if monitored else {}
-            )
-        ),
+        tiers=step.plans(tier_plans(costs, questions, shipped, curves, chosen.curves, differ)),
         signal=to_dict(signal),
         estimator=estimator,
         certificate=None if certificate is None else certificate.record(),

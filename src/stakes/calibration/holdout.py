@@ -19,7 +19,7 @@ from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.frontier import frontier
 from stakes.budgets.harm import Limits, check_limits
-from stakes.budgets.options.tier_plan import Option
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.budgets.uniform import largest_within
 from stakes.calibration.by_document import by_document
 from stakes.calibration.estimators import Terms, choose
@@ -132,7 +132,7 @@ class AsServed:
 
 def as_served(
     outcomes: Sequence[Outcome],
-    options: Mapping[str, Option],
+    options: Mapping[str, TierOption],
     readings: Mapping[str, str],
     costs: Mapping[str, float],
     labels: Mapping[str, str] | None = None,
@@ -160,7 +160,7 @@ def as_served(
     return AsServed(agreed, by_reading, by_label, uniform, tokens, label_tokens)
 
 
-def _attempts(answers: Mapping[tuple[str, int], Outcome], sample: str, option: Option) -> list[Outcome]:
+def _attempts(answers: Mapping[tuple[str, int], Outcome], sample: str, option: TierOption) -> list[Outcome]:
     """The attempts at a question, the last of which is returned."""
     first = answers[sample, option.budget]
     second = option.next_budget(first.confidence)

@@ -18,7 +18,7 @@ from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve
 from stakes.calibration.by_document import by_document
 from stakes.calibration.escalation.answers import AnswerTable, Flags, Floats, answer_table
-from stakes.calibration.escalation.choose import Rules, choose_options
+from stakes.calibration.escalation.choose import OptionRules, choose_options
 from stakes.calibration.escalation.judge import decide
 from stakes.calibration.estimators import DEFAULT, Terms, fit
 from stakes.evaluation.outcome_log import Outcome
@@ -83,9 +83,9 @@ def compare_at(
     test = answer_table(tested_on, costs)
     fitted, counts = fit(DEFAULT, measured.curves(), measured), measured.counts
     terms = Terms(costs, counts, mean * sum(counts.values()))
-    chosen = choose_options(table, fitted, terms, Rules()).options
-    taken = (gain := decide(measured, table, terms, Rules(), DEFAULT)[0]) is not None and gain.low > 0
-    equal = choose_options(table, fitted, replace(terms, costs=dict.fromkeys(costs, 1.0)), Rules()).options
+    chosen = choose_options(table, fitted, terms, OptionRules()).options
+    taken = (gain := decide(measured, table, terms, OptionRules(), DEFAULT)[0]) is not None and gain.low > 0
+    equal = choose_options(table, fitted, replace(terms, costs=dict.fromkeys(costs, 1.0)), OptionRules()).options
     wrong, tokens = {}, {}
     for arm, options in {"escalation": equal, "cost and escalation": chosen}.items():
         served = [test.tiers[tier].serve(options[tier]) for tier in costs]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.calibration.escalation.worlds import COSTS, GRID, outcome, outcomes
 
-from stakes.budgets.options.tier_plan import Escalation, Option
+from stakes.budgets.options.tier_plan import Escalation, TierOption
 from stakes.calibration.by_document import by_document
 from stakes.calibration.escalation.answers import answer_table, why_no_confidence
-from stakes.calibration.escalation.choose import Rules, choose_options, option_points, thresholds
+from stakes.calibration.escalation.choose import OptionRules, choose_options, option_points, thresholds
 from stakes.calibration.estimators import Terms
 from stakes.errors import BadInput
 
@@ -19,7 +19,7 @@ COUNTS = {"high": 120, "low": 120}
 
 
 def test_an_option_is_served_question_by_question() -> None:
-    option = Option(160, Escalation(to=448, below=0.6), review_below=0.5)
+    option = TierOption(160, Escalation(to=448, below=0.6), review_below=0.5)
     served = TABLE.tiers["high"].serve(option)
     asked = {o.sample: o for o in DRAWN if o.budget == 160 and o.tier == "high"}
     again = {o.sample: o for o in DRAWN if o.budget == 448}
@@ -33,8 +33,8 @@ def test_an_option_is_served_question_by_question() -> None:
 
 def test_points_are_what_serving_gives_on_the_measured_curve() -> None:
     own = TABLE.tiers["high"]
-    points = list(option_points(own, CURVES["high"], Rules(True, 2.0), cost=5.0))
-    assert [point.option for point in points if point.option.fixed] == [Option(budget) for budget in GRID]
+    points = list(option_points(own, CURVES["high"], OptionRules(True, 2.0), cost=5.0))
+    assert [point.option for point in points if point.option.fixed] == [TierOption(budget) for budget in GRID]
     for point in points[:: max(1, len(points) // 200)]:
         served = own.serve(point.option)
         assert point.tokens == pytest.approx(served.tokens.mean())
@@ -43,7 +43,7 @@ def test_points_are_what_serving_gives_on_the_measured_curve() -> None:
 
 
 def test_the_choice_is_the_best_pair_of_options_within_the_total() -> None:
-    total, rules = 250 * 240, Rules(True)
+    total, rules = 250 * 240, OptionRules(True)
     best = choose_options(TABLE, CURVES, Terms(COSTS, COUNTS, total), rules)
     points = [list(option_points(TABLE.tiers[tier], CURVES[tier], rules, COSTS[tier])) for tier in COSTS]
     losses = [
@@ -53,18 +53,18 @@ def test_the_choice_is_the_best_pair_of_options_within_the_total() -> None:
     ]
     assert best.allocation.cwe * 6 == pytest.approx(min(losses))
     assert best.allocation.spent <= total
-    fixed = choose_options(TABLE, CURVES, Terms(COSTS, COUNTS, total), Rules(escalate=False))
+    fixed = choose_options(TABLE, CURVES, Terms(COSTS, COUNTS, total), OptionRules(escalate=False))
     assert all(option.fixed for option in fixed.options.values())
     assert best.allocation.cwe < fixed.allocation.cwe
 
 
 def test_a_review_that_costs_more_than_a_mistake_is_never_chosen() -> None:
-    points = option_points(TABLE.tiers["low"], CURVES["low"], Rules(True, 1.5), cost=1.0)
+    points = option_points(TABLE.tiers["low"], CURVES["low"], OptionRules(True, 1.5), cost=1.0)
     assert all(point.option.review_below is None for point in points)
 
 
 def test_no_first_budget_is_below_the_floor() -> None:
-    best = choose_options(TABLE, CURVES, Terms(COSTS, COUNTS, 250 * 240, floor=160), Rules(True))
+    best = choose_options(TABLE, CURVES, Terms(COSTS, COUNTS, 250 * 240, floor=160), OptionRules(True))
     assert all(option.budget >= 160 for option in best.options.values())
 
 

@@ -4,24 +4,24 @@ import numpy as np
 import pytest
 from tests.calibration.escalation.worlds import COSTS, outcomes
 
-from stakes.budgets.options.tier_plan import Option
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.calibration.by_document import by_document
 from stakes.calibration.certify.ceiling import upper_error
 from stakes.calibration.certify.certificate import Certification
 from stakes.calibration.certify.options import review_ceiling
 from stakes.calibration.escalation.answers import answer_table
-from stakes.calibration.escalation.choose import Rules
+from stakes.calibration.escalation.choose import OptionRules
 from stakes.calibration.escalation.judge import OptionVerdict, consider
 from stakes.calibration.escalation.step import OptionRequest, options_step
 from stakes.calibration.estimators import Terms
 from stakes.errors import BadInput
 
 
-def verdict(documents: int = 240, mean: int = 304, rules: Rules | None = None, **world: float) -> OptionVerdict:
+def verdict(documents: int = 240, mean: int = 304, rules: OptionRules | None = None, **world: float) -> OptionVerdict:
     drawn = outcomes(documents, **world)  # type: ignore[arg-type]
     measured, table = by_document(drawn, COSTS), answer_table(drawn, COSTS)
     terms = Terms(COSTS, measured.counts, mean * sum(measured.counts.values()))
-    return consider(measured, table, terms, rules or Rules(), estimator="pooled")
+    return consider(measured, table, terms, rules or OptionRules(), estimator="pooled")
 
 
 def test_a_confidence_that_knows_right_from_wrong_is_used() -> None:
@@ -46,7 +46,7 @@ def test_evidence_is_of_the_judging_documents_alone() -> None:
     drawn = outcomes(240)
     measured, table = by_document(drawn, COSTS), answer_table(drawn, COSTS)
     terms = Terms(COSTS, measured.counts, 304 * 960)
-    found = consider(measured, table, terms, Rules(True, 2.0), estimator="raw")
+    found = consider(measured, table, terms, OptionRules(True, 2.0), estimator="raw")
     judging = table.divide(found.chosen_names)[1].tiers["high"]
     served = judging.serve(found.options["high"])
     evidence = found.evidence["high"]
@@ -63,14 +63,15 @@ def test_a_ceiling_of_unflagged_answers_is_kept_by_flagging() -> None:
     table, measured = answer_table(drawn, COSTS), by_document(drawn, COSTS)
     own, other = table.divide([measured.documents[i] for i in measured.parts(4)[0]])
     loose, strict = (
-        review_ceiling("high", own.tiers["high"], other.tiers["high"], Option(448), rate, 0.95) for rate in (0.05, 0.02)
+        review_ceiling("high", own.tiers["high"], other.tiers["high"], TierOption(448), rate, 0.95)
+        for rate in (0.05, 0.02)
     )
     assert loose.below is not None
     assert strict.below is not None
     assert loose.below < strict.below
-    served = other.tiers["high"].serve(Option(448, review_below=strict.below))
+    served = other.tiers["high"].serve(TierOption(448, review_below=strict.below))
     assert served.wrong[~served.flagged].mean() < 0.02 < served.wrong.mean()
-    never = review_ceiling("high", own.tiers["high"], other.tiers["high"], Option(64), 0.0005, 0.95)
+    never = review_ceiling("high", own.tiers["high"], other.tiers["high"], TierOption(64), 0.0005, 0.95)
     assert never.below is None
     assert "cannot be certified" in str(never)
 

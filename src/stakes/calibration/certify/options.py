@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stakes.budgets.options.tier_plan import Option, OptionEvidence
+from stakes.budgets.options.tier_plan import OptionEvidence, TierOption
 from stakes.calibration.by_document import ByDocument
 from stakes.calibration.certify.ceiling import lower_ratio, p_error_at_least
 from stakes.calibration.certify.certificate import Certificate, Certification, UpperError
@@ -54,7 +54,7 @@ class ReviewCeiling:
 
 def certify_options(
     table: AnswerTable, measured: ByDocument, verdict: OptionVerdict, goal: Certification, uniform: int, estimator: str
-) -> tuple[Certificate, Mapping[str, Option], Mapping[str, OptionEvidence]]:
+) -> tuple[Certificate, Mapping[str, TierOption], Mapping[str, OptionEvidence]]:
     """The certificate, the options under its ceilings, and their evidence; where it does not pass, uniform ships.
 
     ``table``, ``measured``: all documents. ``verdict``: of options that were taken.
@@ -79,7 +79,7 @@ def certify_options(
         else f"options are not certified to help: with {sure} they are only known to save {test.lower:+.3f}"
     )
     if not passed:
-        options = {tier: Option(uniform) for tier in options}
+        options = {tier: TierOption(uniform) for tier in options}
         evidence = judge(other, second, options, goal.confidence)
     certificate = Certificate(
         confidence=goal.confidence,
@@ -104,14 +104,14 @@ def certify_options(
 
 
 def _no_harm(
-    table: AnswerTable, options: Mapping[str, Option], verdict: OptionVerdict, uniform: int, level: float
+    table: AnswerTable, options: Mapping[str, TierOption], verdict: OptionVerdict, uniform: int, level: float
 ) -> NoHarm:
     """The cost of options against uniform's, by document."""
     saved: dict[str, float] = {}
     weight: dict[str, float] = {}
     costs = {}
     for tier, answers in table.tiers.items():
-        before = cost_of(answers, answers.serve(Option(uniform)), verdict.rules)
+        before = cost_of(answers, answers.serve(TierOption(uniform)), verdict.rules)
         after = cost_of(answers, answers.serve(options[tier]), verdict.rules)
         for name, less, cost in zip(answers.documents.tolist(), before - after, answers.cost, strict=True):
             saved[name] = saved.get(name, 0.0) + float(less)
@@ -137,7 +137,7 @@ def _ceilings(
 
 
 def review_ceiling(
-    tier: str, own: TierAnswers, other: TierAnswers, option: Option, ceiling: float, level: float
+    tier: str, own: TierAnswers, other: TierAnswers, option: TierOption, ceiling: float, level: float
 ) -> ReviewCeiling:
     """The threshold with the fewest flags that is certified to keep a ceiling; ``own``: the choosing documents.
 
@@ -157,7 +157,7 @@ def review_ceiling(
     return ReviewCeiling(tier, ceiling, level, below, len(passed))
 
 
-def _p(answers: TierAnswers, option: Option, below: float, ceiling: float, grow: float = 1.0) -> float:
+def _p(answers: TierAnswers, option: TierOption, below: float, ceiling: float, grow: float = 1.0) -> float:
     wrong, passed, _ = by_document_counts(answers, answers.serve(replace(option, review_below=below)))
     if not passed.any():
         return 1.0

@@ -1,7 +1,7 @@
 """Every answer of a calibration by tier, question and budget, and what an option makes of them.
 
     table = answer_table(outcomes, costs)
-    served = table.tiers["high"].serve(Option(304, Escalation(to=576, below=0.9)))
+    served = table.tiers["high"].serve(TierOption(304, Escalation(to=576, below=0.9)))
     served.tokens.mean(), served.wrong.mean(), served.escalated.mean()
 
 Tokens are nominal, as in the allocation: the budget of the first attempt, and that of the second where there is one.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.options.tier_plan import Option
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 
@@ -22,7 +22,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedAnswers:
     """What an option does with the questions of a tier, one entry each.
 
     ``wrong``: the answer that is returned, flagged or not. ``tokens``, ``realised``: of both attempts.
@@ -68,7 +68,7 @@ class TierAnswers:
             cost=self.cost[rows],
         )
 
-    def serve(self, option: Option) -> Served:
+    def serve(self, option: TierOption) -> ServedAnswers:
         """The answers, attempts and flags under an option."""
         first = self.budgets.index(option.budget)
         wrong, again = self.wrong[:, first], np.zeros(len(self), bool)
@@ -82,9 +82,9 @@ class TierAnswers:
         flagged = np.zeros(len(self), bool)
         if option.review_below is not None:
             flagged = self.returned_confidence(option) < option.review_below
-        return Served(tokens, realised, wrong, flagged, again)
+        return ServedAnswers(tokens, realised, wrong, flagged, again)
 
-    def returned_confidence(self, option: Option) -> Floats:
+    def returned_confidence(self, option: TierOption) -> Floats:
         """The confidence of the answer that is returned to each question."""
         confidence = self.confidence[:, self.budgets.index(option.budget)]
         if option.escalate is None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from stakes.budgets.allocate import Allocation, allocate
 from stakes.budgets.curve import Curve
-from stakes.budgets.options.tier_plan import Escalation, Option
+from stakes.budgets.options.tier_plan import Escalation, TierOption
 from stakes.calibration.escalation.answers import AnswerTable, Floats, TierAnswers
 from stakes.calibration.estimators import Terms
 
@@ -37,13 +37,13 @@ DIGITS = 6  # of a threshold, as of a confidence
 class OptionPoint:
     """An option, its tokens per question and its loss."""
 
-    option: Option
+    option: TierOption
     tokens: float
     loss: float
 
 
 @dataclass(frozen=True)
-class Rules:
+class OptionRules:
     """Which options are permitted: a second attempt or not, and at which cost a person reviews (None: no review)."""
 
     escalate: bool = True
@@ -59,11 +59,11 @@ class Rules:
 class ChosenOptions:
     """An option for each tier, and the allocation of their points."""
 
-    options: Mapping[str, Option]
+    options: Mapping[str, TierOption]
     allocation: Allocation
 
 
-def choose_options(table: AnswerTable, curves: Mapping[str, Curve], terms: Terms, rules: Rules) -> ChosenOptions:
+def choose_options(table: AnswerTable, curves: Mapping[str, Curve], terms: Terms, rules: OptionRules) -> ChosenOptions:
     """The options with the smallest expected cost within the total; ``curves``: the estimator's."""
     menus = {tier: _menu(tier, table.tiers[tier], curves, terms, rules) for tier in terms.costs}
     points = {tier: Curve(list(menu), [one.loss for one in menu.values()], 1) for tier, menu in menus.items()}
@@ -72,7 +72,7 @@ def choose_options(table: AnswerTable, curves: Mapping[str, Curve], terms: Terms
 
 
 def _menu(
-    tier: str, own: TierAnswers, curves: Mapping[str, Curve], terms: Terms, rules: Rules
+    tier: str, own: TierAnswers, curves: Mapping[str, Curve], terms: Terms, rules: OptionRules
 ) -> dict[int, OptionPoint]:
     """By whole tokens, rising, the best option of a tier; of equally good ones the first, which is the simplest."""
     limit = (terms.max_harm or {}).get(tier)
@@ -92,11 +92,11 @@ def _at_uniform(curve: Curve, terms: Terms) -> float:
     return curve.error(max((budget for budget in curve.budgets if budget <= mean), default=curve.budgets[0]))
 
 
-def option_points(own: TierAnswers, curve: Curve, rules: Rules, cost: float) -> Iterator[OptionPoint]:
+def option_points(own: TierAnswers, curve: Curve, rules: OptionRules, cost: float) -> Iterator[OptionPoint]:
     """Every option of a tier, fixed budgets first; ``curve``: the estimator's errors; ``cost``: of a mistake."""
     weight = own.cost / own.cost.sum()  # a mistake counts by its question's cost
 
-    def point(option: Option, error: float, wrong: Floats, confidence: Floats) -> Iterator[OptionPoint]:
+    def point(option: TierOption, error: float, wrong: Floats, confidence: Floats) -> Iterator[OptionPoint]:
         """The option, and with review: ``wrong`` and ``confidence`` of the answer that is returned."""
         tokens = float(own.serve(option).tokens.mean())
         yield OptionPoint(option, tokens, min(1.0, max(0.0, error)))
@@ -110,14 +110,14 @@ def option_points(own: TierAnswers, curve: Curve, rules: Rules, cost: float) -> 
 
     wrong = own.wrong.astype(float)
     for i, budget in enumerate(own.budgets):
-        yield from point(Option(budget), curve.error(budget), wrong[:, i], own.confidence[:, i])
+        yield from point(TierOption(budget), curve.error(budget), wrong[:, i], own.confidence[:, i])
     if not rules.escalate:
         return
     for i, first in enumerate(own.budgets):
         for below in thresholds(own.confidence[:, i], ESCALATED):
             again = own.confidence[:, i] < below
             for j in range(i + 1, len(own.budgets)):
-                option = Option(first, Escalation(to=own.budgets[j], below=below))
+                option = TierOption(first, Escalation(to=own.budgets[j], below=below))
                 error = curve.error(own.budgets[j]) + float(weight @ (~again * (wrong[:, i] - wrong[:, j])))
                 final = np.where(again, wrong[:, j], wrong[:, i])
                 sure = np.where(again, own.confidence[:, j], own.confidence[:, i])

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stakes.budgets.options.tier_plan import Option, OptionEvidence
+from stakes.budgets.options.tier_plan import OptionEvidence, TierOption
 from stakes.calibration.by_document import ByDocument
 from stakes.calibration.certify.ceiling import UnevenDocuments, check_even, upper_error
-from stakes.calibration.escalation.answers import AnswerTable, Floats, Served, TierAnswers
-from stakes.calibration.escalation.choose import ChosenOptions, Rules, choose_options
+from stakes.calibration.escalation.answers import AnswerTable, Floats, ServedAnswers, TierAnswers
+from stakes.calibration.escalation.choose import ChosenOptions, OptionRules, choose_options
 from stakes.calibration.estimators import Terms, fit
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.evaluation.statistics import Gain, cost_gain
@@ -31,10 +31,10 @@ LEVEL = 0.9  # of the two-sided interval of the gain, whose lower end decides
 class OptionVerdict:
     """Options by tier, whether they are taken in place of fixed budgets, and what they did on other documents."""
 
-    rules: Rules
+    rules: OptionRules
     taken: bool
     why: str
-    options: Mapping[str, Option]
+    options: Mapping[str, TierOption]
     gain: Gain | None
     """Cost saved over fixed budgets, over the cost at stake, each half of the choosing part by the other's choice."""
     evidence: Mapping[str, OptionEvidence]
@@ -66,7 +66,7 @@ def consider(
     measured: ByDocument,
     table: AnswerTable,
     terms: Terms,
-    rules: Rules,
+    rules: OptionRules,
     *,
     estimator: str,
     confidence: float = 0.95,
@@ -90,16 +90,16 @@ def consider(
 
 
 def _choose(
-    measured: ByDocument, table: AnswerTable, terms: Terms, rules: Rules, estimator: str
-) -> tuple[dict[str, Option], ChosenOptions]:
+    measured: ByDocument, table: AnswerTable, terms: Terms, rules: OptionRules, estimator: str
+) -> tuple[dict[str, TierOption], ChosenOptions]:
     """The fixed budgets and the options that these documents choose."""
     fitted = fit(estimator, measured.curves(), measured)
-    fixed = {tier: Option(budget) for tier, budget in terms.allocate(fitted).budgets.items()}
+    fixed = {tier: TierOption(budget) for tier, budget in terms.allocate(fitted).budgets.items()}
     return fixed, choose_options(table, fitted, terms, rules)
 
 
 def decide(
-    measured: ByDocument, table: AnswerTable, terms: Terms, rules: Rules, estimator: str
+    measured: ByDocument, table: AnswerTable, terms: Terms, rules: OptionRules, estimator: str
 ) -> tuple[Gain | None, str]:
     """The gain of options over fixed budgets, each half served by the other's choice, and the verdict in words."""
     saved, weight, documents = [], [], []
@@ -128,13 +128,13 @@ def decide(
     return gain, f"fixed budgets ship: options save {gain} of the cost at stake over them, which may be chance"
 
 
-def cost_of(answers: TierAnswers, served: Served, rules: Rules) -> Floats:
+def cost_of(answers: TierAnswers, served: ServedAnswers, rules: OptionRules) -> Floats:
     """What each question costs: a mistake that passes, or a review."""
     return answers.cost * served.passed_wrong + (rules.review_cost or 0.0) * served.flagged
 
 
 def judge(
-    table: AnswerTable, measured: ByDocument, options: Mapping[str, Option], confidence: float
+    table: AnswerTable, measured: ByDocument, options: Mapping[str, TierOption], confidence: float
 ) -> dict[str, OptionEvidence]:
     """What options do on these documents; the bounds of all tiers hold together."""
     level = 1 - (1 - confidence) / len(options)
@@ -146,7 +146,7 @@ def judge(
     return {tier: _evidence(table.tiers[tier], option, level, even) for tier, option in options.items()}
 
 
-def _evidence(answers: TierAnswers, option: Option, level: float, even: bool) -> OptionEvidence:
+def _evidence(answers: TierAnswers, option: TierOption, level: float, even: bool) -> OptionEvidence:
     served = answers.serve(option)
     wrong, passed, documents = by_document_counts(answers, served)
     bounded = even and passed.any()
@@ -162,7 +162,9 @@ def _evidence(answers: TierAnswers, option: Option, level: float, even: bool) ->
     )
 
 
-def by_document_counts(answers: TierAnswers, served: Served) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+def by_document_counts(
+    answers: TierAnswers, served: ServedAnswers
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """By document: wrong answers that were not flagged, answers that were not flagged; and how many documents."""
     names, unit = np.unique(answers.documents, return_inverse=True)
     wrong = np.bincount(unit, served.passed_wrong, len(names))

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from stakes.budgets.options.tier_plan import Option, OptionEvidence, TierPlan
+from stakes.budgets.options.tier_plan import OptionEvidence, TierOption, TierPlan
 from stakes.budgets.uniform import largest_within
 from stakes.calibration.by_document import ByDocument
 from stakes.calibration.certify.certificate import CONFIDENCE, Certificate, Certification
 from stakes.calibration.certify.options import certify_options
 from stakes.calibration.escalation.answers import answer_table, why_no_confidence
-from stakes.calibration.escalation.choose import Rules
+from stakes.calibration.escalation.choose import OptionRules
 from stakes.calibration.escalation.judge import OptionVerdict, consider
 from stakes.calibration.estimators import Terms
 from stakes.errors import BadInput, InfeasibleBudget
@@ -33,9 +33,9 @@ class OptionRequest:
             raise BadInput(f"a review costs a number above 0, in units of the tiers' costs, not {self.review_cost:g}")
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> OptionRules:
         """The options that are permitted."""
-        return Rules(self.escalate is not False, self.review_cost)
+        return OptionRules(self.escalate is not False, self.review_cost)
 
     @property
     def required(self) -> bool:
@@ -50,7 +50,7 @@ class OptionStep:
     why_not: str = ""
     """Why options were not considered."""
     verdict: OptionVerdict | None = None
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: Mapping[str, TierOption] = field(default_factory=dict)
     evidence: Mapping[str, OptionEvidence] = field(default_factory=dict)
     certificate: Certificate | None = None
     """Of options that were taken, whether they passed or not."""

@@ -1,23 +1,25 @@
 """Arms with and without second attempts at equal tokens: chosen on some documents, compared on others.
 
     uniform              one budget for all, two where tokens lie between two measured ones
-    cost                 the best fixed budgets by tier, one tier split between two budgets
+    cost                 the best fixed budgets by tier
     escalation           a second attempt where the first answer is unsure, all mistakes costing the same
     cost and escalation  the same by cost
 
 Options are chosen for a mean. What they take on the test documents, both attempts counted, is what the fixed arms get
-to spend there, to the token: they may split a tier, which a policy may not, so the comparison is in their favor.
+to spend there, to the token. In every arm one tier may be split between two budgets or options, as the gateway serves
+budgets in turn: without that, a coarse grid leaves tokens unspent, and options win by filling its gaps.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.calibration.by_document import by_document
-from stakes.calibration.escalation.answers import AnswerTable, Flags, Floats, answer_table
+from stakes.calibration.escalation.answers import AnswerTable, Flags, Floats, ServedAnswers, TierAnswers, answer_table
 from stakes.calibration.escalation.choose import OptionRules, choose_options
 from stakes.calibration.escalation.judge import decide
 from stakes.calibration.estimators import DEFAULT, Terms, fit
@@ -83,12 +85,13 @@ def compare_at(
     test = answer_table(tested_on, costs)
     fitted, counts = fit(DEFAULT, measured.curves(), measured), measured.counts
     terms = Terms(costs, counts, mean * sum(counts.values()))
-    chosen = choose_options(table, fitted, terms, OptionRules()).options
+    chosen = choose_options(table, fitted, terms, OptionRules(), mix=True).splits
     taken = (gain := decide(measured, table, terms, OptionRules(), DEFAULT)[0]) is not None and gain.low > 0
-    equal = choose_options(table, fitted, replace(terms, costs=dict.fromkeys(costs, 1.0)), OptionRules()).options
+    alike = replace(terms, costs=dict.fromkeys(costs, 1.0))
+    equal = choose_options(table, fitted, alike, OptionRules(), mix=True).splits
     wrong, tokens = {}, {}
-    for arm, options in {"escalation": equal, "cost and escalation": chosen}.items():
-        served = [test.tiers[tier].serve(options[tier]) for tier in costs]
+    for arm, splits in {"escalation": equal, "cost and escalation": chosen}.items():
+        served = [_split(test.tiers[tier], splits[tier]) for tier in costs]
         wrong[arm] = np.concatenate([part.wrong for part in served])
         tokens[arm] = np.concatenate([part.realised for part in served])
         total = int(sum(part.tokens.sum() for part in served))  # the last is by cost
@@ -104,9 +107,20 @@ def compare_at(
         tokens,
         np.concatenate([test.tiers[tier].cost for tier in costs]),
         np.concatenate([test.tiers[tier].documents for tier in costs]).tolist(),
-        {tier: str(option) for tier, option in chosen.items()},
+        {tier: " or ".join(map(str, split)) for tier, split in chosen.items()},
         taken,
     )
+
+
+def _split(answers: TierAnswers, split: Mapping[TierOption, float]) -> ServedAnswers:
+    """A tier whose questions take one of two options, drawn by their shares."""
+    first, *more = [answers.serve(option) for option in split]
+    if not more:
+        return first
+    ends = round(next(iter(split.values())) * len(answers))
+    own = _drawn([1] * ends + [0] * (len(answers) - ends)).astype(bool)
+    names = [one.name for one in fields(ServedAnswers)]
+    return ServedAnswers(*(np.where(own, getattr(first, name), getattr(more[0], name)) for name in names))
 
 
 def _cost(

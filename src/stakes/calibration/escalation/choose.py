@@ -57,18 +57,34 @@ class OptionRules:
 
 @dataclass(frozen=True)
 class ChosenOptions:
-    """An option for each tier, and the allocation of their points."""
+    """An option for each tier, and the allocation of their points.
+
+    ``splits``: of each tier, the share of its questions that takes an option; one option has all, or with ``mix`` two.
+    """
 
     options: Mapping[str, TierOption]
     allocation: Allocation
+    splits: Mapping[str, Mapping[TierOption, float]]
 
 
-def choose_options(table: AnswerTable, curves: Mapping[str, Curve], terms: Terms, rules: OptionRules) -> ChosenOptions:
-    """The options with the smallest expected cost within the total; ``curves``: the estimator's."""
+def choose_options(
+    table: AnswerTable, curves: Mapping[str, Curve], terms: Terms, rules: OptionRules, *, mix: bool = False
+) -> ChosenOptions:
+    """The options with the smallest expected cost within the total; ``curves``: the estimator's.
+
+    ``mix``: one tier may use two, as a gateway serves fixed budgets in turn to spend what whole tiers leave over.
+    """
     menus = {tier: _menu(tier, table.tiers[tier], curves, terms, rules) for tier in terms.costs}
     points = {tier: Curve(list(menu), [one.loss for one in menu.values()], 1) for tier, menu in menus.items()}
-    best = allocate(points, terms.costs, terms.counts, terms.total)
-    return ChosenOptions({tier: menus[tier][tokens].option for tier, tokens in best.budgets.items()}, best)
+    best = allocate(points, terms.costs, terms.counts, terms.total, mix=mix)
+    splits = {
+        tier: {
+            menus[tier][tokens].option: samples / terms.counts[tier]
+            for tokens, samples in best.mixed.get(tier, {mean: terms.counts[tier]}).items()
+        }
+        for tier, mean in best.budgets.items()
+    }
+    return ChosenOptions({tier: menus[tier][tokens].option for tier, tokens in best.budgets.items()}, best, splits)
 
 
 def _menu(

@@ -5,8 +5,10 @@ decided within the first: each half of it is served by what the other half chose
 cost with a one-sided confidence of 95 % over whole documents. Then they are chosen on the whole first part. The second
 part sees the result and decides nothing, so the evidence that it gives is not selected.
 
-Both choices have the same total. Where options take more tokens on the other half than fixed budgets do, these are
-charged at the allocation's price of a token, and credited where they take fewer.
+Both choices have the same total. Fixed budgets may split a tier between two, as the gateway's controller does to spend
+what whole tiers leave over; options may not, so that they must beat what is served without them. Where options take
+more tokens on the other half than fixed budgets do, these are charged at the allocation's price of a token, and
+credited where they take fewer.
 """
 
 from collections.abc import Collection, Mapping
@@ -91,10 +93,10 @@ def consider(
 
 def _choose(
     measured: ByDocument, table: AnswerTable, terms: Terms, rules: OptionRules, estimator: str
-) -> tuple[dict[str, TierOption], ChosenOptions]:
-    """The fixed budgets and the options that these documents choose."""
+) -> tuple[ChosenOptions, ChosenOptions]:
+    """The fixed budgets, one tier split where that helps, and the options that these documents choose."""
     fitted = fit(estimator, measured.curves(), measured)
-    fixed = {tier: TierOption(budget) for tier, budget in terms.allocate(fitted).budgets.items()}
+    fixed = choose_options(table, fitted, terms, OptionRules(escalate=False), mix=True)
     return fixed, choose_options(table, fitted, terms, rules)
 
 
@@ -114,9 +116,12 @@ def decide(
             return None, str(error)
         price = chosen.allocation.price * sum(terms.counts[t] * terms.costs[t] for t in terms.costs)
         for tier, answers in other.tiers.items():
-            before, after = answers.serve(fixed[tier]), answers.serve(chosen.options[tier])
-            charged = price * (after.tokens - before.tokens)
-            saved.append(cost_of(answers, before, rules) - cost_of(answers, after, rules) - charged)
+            after = answers.serve(chosen.options[tier])
+            less = -cost_of(answers, after, rules) - price * after.tokens
+            for option, share in fixed.splits[tier].items():
+                before = answers.serve(option)
+                less += share * (cost_of(answers, before, rules) + price * before.tokens)
+            saved.append(less)
             weight.append(answers.cost)
             documents.append(answers.documents)
     units = np.concatenate(documents).tolist()

@@ -111,7 +111,7 @@ def simulate(world: World, simulations: int, documents: int) -> dict[str, Any]:
     return {
         "simulations": simulations,
         "documents": documents,
-        "nominal": nominal,
+        "nominal": round(nominal, 4),
         "nominal plus two standard errors": round(most, 4),
         "shipped": shipped / simulations,
         "ceilings certified": ceilings / simulations,
@@ -147,7 +147,10 @@ def main() -> None:
     found = {name: simulate(world, given.simulations, given.documents) for name, world in worlds.items()}
     print(json.dumps(found, indent=1))
     if given.out is not None:
-        given.out.write_text(json.dumps({"about": about(), "worlds": found}, indent=1) + "\n", encoding="utf-8")
+        columns = ["world", *next(iter(found.values()))]
+        table = {"columns": columns, "rows": [[name, *one.values()] for name, one in found.items()]}
+        record = {"about": about(), "tables": {"escalation-certificates": table}}
+        given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

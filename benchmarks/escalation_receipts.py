@@ -41,13 +41,14 @@ from stakes.experiments.study import Study, enlarged
 from stakes.models import load
 
 BUDGET, CEILING, LEVEL, COST = 576, 0.02, 0.95, 10.0
-METRIC = "fields"
+METRIC, NAME = "fields", "escalation-receipts"
+COLUMNS = ["pages", "model", "review", "receipts", "questions", "flagged", "error of unflagged", "at most"]
 
 
 def totals(count: int) -> list[Sample]:
     """Synthetic receipts, each with the question for its total."""
     found: dict[str, Sample] = {}
-    for sample in draw_samples("receipts", "test", 4 * count):
+    for sample in draw_samples("receipts", "test", 6 * count, per_page=50):
         document, number = sample.id.rsplit("/", 1)
         if document not in found and len(found) < count:
             page = draw("receipts", int(document.rsplit("/", 1)[1]), "test")
@@ -56,35 +57,32 @@ def totals(count: int) -> list[Sample]:
     return list(found.values())
 
 
-def synthetic(study: Study, count: int) -> dict[str, Any]:
-    """The share flagged at the certified ceiling."""
+def synthetic(study: Study, count: int) -> list[list[Any]]:
+    """All totals, and those that are not flagged at the certified ceiling, where one is."""
     samples = totals(count)
     outcomes = _answers(study, "receipts-totals", [replace(sample, tier="total") for sample in samples])
     table, measured = answer_table(outcomes, {"total": COST}), by_document(outcomes, {"total": COST})
-    own, other = table.divide(measured.split()[0].documents)
-    found = review_ceiling("total", own.tiers["total"], other.tiers["total"], TierOption(BUDGET), CEILING, LEVEL)
-    plain = _rates(other.tiers["total"], TierOption(BUDGET))
-    return {
-        "receipts": len(table.tiers["total"]),
-        "ceiling": CEILING,
-        "certified": found.below is not None,
-        "review below": found.below,
-        "all": plain,
-        "unflagged": None
-        if found.below is None
-        else _rates(other.tiers["total"], TierOption(BUDGET, None, found.below)),
-    }
+    own, other = (part.tiers["total"] for part in table.divide(measured.split()[0].documents))
+    found = review_ceiling("total", own, other, TierOption(BUDGET), CEILING, LEVEL)
+    options = {"no review": TierOption(BUDGET)}
+    how = f"certified at most {CEILING:.0%}" if found.below else f"{CEILING:.0%} cannot be certified"
+    options[how] = TierOption(BUDGET, None, found.below)
+    return [
+        ["synthetic totals", study.name, how, *_rates([(other, option)])]
+        for how, option in options.items()
+        if how == "no review" or option.review_below is not None
+    ] + ([] if found.below else [["synthetic totals", study.name, how, *[None] * 5]])
 
 
-def real(study: Study, samples: Sequence[Sample]) -> dict[str, Any]:
+def real(study: Study, samples: Sequence[Sample]) -> list[list[Any]]:
     """Each half flagged by the other half's threshold: all fields together, and totals alone."""
-    asked, excluded = answerable(study.model, samples)
+    asked, _ = answerable(study.model, samples)
     outcomes = _answers(study, "sroie", asked)
     groups = {"all fields": outcomes, "totals": [o for o in outcomes if o.sample.endswith("_total")]}
-    return {"excluded": len(excluded), **{name: _halves(found) for name, found in groups.items()}}
+    return [row for name, found in groups.items() for row in _halves(f"real receipts, {name}", study.name, found)]
 
 
-def _halves(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _halves(name: str, model: str, outcomes: Sequence[Outcome]) -> list[list[Any]]:
     same = [replace(outcome, tier="all") for outcome in outcomes]
     documents = list(dict.fromkeys(outcome.document for outcome in same))
     table = answer_table(same, {"all": COST})
@@ -93,32 +91,20 @@ def _halves(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     for own, other in ((one, two), (two, one)):
         curves = by_document([o for o in same if o.document in set(own.documents.tolist())]).curves()
         terms = Terms({"all": COST}, {"all": len(own)}, BUDGET * len(own))
-        chosen = choose_options(AnswerTable({"all": own}), curves, terms, OptionRules(escalate=False, review_cost=1.0))
-        parts.append((other, chosen.options["all"]))
+        rules = OptionRules(escalate=False, review_cost=1.0)
+        parts.append((other, choose_options(AnswerTable({"all": own}), curves, terms, rules).options["all"]))
+    plain = [(answers, TierOption(BUDGET)) for answers, _ in parts]
+    return [[name, model, "no review", *_rates(plain)], [name, model, "by the other half", *_rates(parts)]]
+
+
+def _rates(parts: Sequence[tuple[TierAnswers, TierOption]]) -> list[Any]:
+    """Receipts, questions, share flagged, error of the others, and its upper bound."""
     served = [answers.serve(option) for answers, option in parts]
-    counts = [by_document_counts(answers, one)[:2] for (answers, _), one in zip(parts, served, strict=True)]
+    counts = [by_document_counts(answers, one) for (answers, _), one in zip(parts, served, strict=True)]
     wrong, passed = (np.concatenate([count[i] for count in counts]) for i in (0, 1))
     flagged = np.concatenate([one.flagged for one in served])
-    return {
-        "questions": len(flagged),
-        "receipts": len(documents),
-        "error of all": float(np.concatenate([one.wrong for one in served]).mean()),
-        "flagged": float(flagged.mean()),
-        "error of unflagged": float(wrong.sum() / passed.sum()) if passed.any() else None,
-        "at most": upper_error(wrong, passed, LEVEL) if passed.any() else None,
-        "thresholds": [option.review_below for _, option in parts],
-    }
-
-
-def _rates(answers: TierAnswers, option: TierOption) -> dict[str, Any]:
-    served = answers.serve(option)
-    wrong, passed, documents = by_document_counts(answers, served)
-    return {
-        "receipts": documents,
-        "flagged": float(served.flagged.mean()),
-        "error": float(wrong.sum() / passed.sum()),
-        "at most": upper_error(wrong, passed, LEVEL),
-    }
+    rates = [round(float(wrong.sum() / passed.sum()), 4), round(upper_error(wrong, passed, LEVEL), 4)]
+    return [sum(count[2] for count in counts), len(flagged), round(float(flagged.mean()), 4), *rates]
 
 
 def _answers(study: Study, source: str, samples: Sequence[Sample]) -> list[Outcome]:
@@ -136,20 +122,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     kept = json.loads(given.out.read_text("utf-8")) if given.out is not None and given.out.exists() else {}
-    progress = Progress(sys.stderr, "receipts")
+    rows = [tuple(row) for row in kept.get("tables", {}).get(NAME, {}).get("rows", [])]
+    progress, new = Progress(sys.stderr, "receipts"), []
     if given.receipts:
         study = Study(load("embedded"), "embedded", given.folder, mechanism="resolution", progress=progress)
-        kept["synthetic totals, embedded"] = synthetic(study, given.receipts)
-    for name in given.model or ("embedded", "ocr"):
-        if given.data is None:
-            break
+        new += synthetic(study, given.receipts)
+    for name in (given.model or ("embedded", "ocr")) if given.data is not None else ():
         study = Study(load(name), name, given.folder, mechanism="resolution", progress=progress)
         samples = prepare_samples(read_samples(given.data / "questions.jsonl"), given.data)
-        kept[f"real receipts, {name}"] = real(study, [enlarged(sample, "qwen2.5-vl") for sample in samples])
-    kept["about"] = about()
-    print(json.dumps(kept, indent=1))
+        new += real(study, [enlarged(sample, "qwen2.5-vl") for sample in samples])
+    again = {tuple(row[:2]) for row in new}
+    table = {"columns": COLUMNS, "rows": [*(row for row in rows if row[:2] not in again), *new]}
+    print(json.dumps(table, indent=1))
     if given.out is not None:
-        given.out.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        record = {"about": about(), "tables": {NAME: table}}
+        given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

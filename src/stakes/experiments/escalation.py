@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve
@@ -26,6 +27,7 @@ from stakes.calibration.estimators import DEFAULT, Terms, fit
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.statistics import Gain, cost_gain, holm, sign_flip
 
+Numbers = NDArray[np.int64]
 ARMS = ("uniform", "cost", "escalation", "cost and escalation")
 
 
@@ -94,10 +96,9 @@ def compare_at(
         served = [_split(test.tiers[tier], splits[tier]) for tier in costs]
         wrong[arm] = np.concatenate([part.wrong for part in served])
         tokens[arm] = np.concatenate([part.realised for part in served])
-        total = int(sum(part.tokens.sum() for part in served))  # the last is by cost
+        total = int(sum(part.realised.sum() for part in served))  # the last is by cost
     sizes = {tier: len(test.tiers[tier]) for tier in costs}
-    for arm, budgets in {"cost": _cost(fitted, costs, sizes, total), "uniform": _uniform(test, sizes, total)}.items():
-        columns = {tier: np.searchsorted(test.budgets, budgets[tier]) for tier in costs}
+    for arm, columns in {"cost": _cost(test, fitted, costs, total), "uniform": _uniform(test, total)}.items():
         rows = {tier: np.arange(sizes[tier]) for tier in costs}
         wrong[arm] = np.concatenate([test.tiers[tier].wrong[rows[tier], columns[tier]] for tier in costs])
         tokens[arm] = np.concatenate([test.tiers[tier].realised[rows[tier], columns[tier]] for tier in costs])
@@ -123,28 +124,33 @@ def _split(answers: TierAnswers, split: Mapping[TierOption, float]) -> ServedAns
     return ServedAnswers(*(np.where(own, getattr(first, name), getattr(more[0], name)) for name in names))
 
 
-def _cost(
-    curves: Mapping[str, Curve], costs: Mapping[str, float], sizes: Mapping[str, int], total: int
-) -> dict[str, Floats]:
-    """The best fixed budgets of each question within the total; which of a split tier's get more is drawn."""
-    best = allocate(curves, costs, sizes, total, mix=True)
-    splits = {tier: best.mixed.get(tier, {best.budgets[tier]: size}) for tier, size in sizes.items()}
-    return {tier: _drawn([budget for budget, n in split.items() for _ in range(n)]) for tier, split in splits.items()}
+def _cost(test: AnswerTable, curves: Mapping[str, Curve], costs: Mapping[str, float], total: int) -> dict[str, Numbers]:
+    """By tier, the column of each question's budget: the best fixed budgets within a total of realised tokens."""
+    realised = {tier: np.rint(test.tiers[tier].realised.mean(axis=0)).astype(int).tolist() for tier in costs}
+    points = {tier: Curve(realised[tier], [curves[tier].error(b) for b in test.budgets], 1) for tier in costs}
+    best = allocate(points, costs, {tier: len(test.tiers[tier]) for tier in costs}, total, mix=True)
+    splits = {tier: best.mixed.get(tier, {best.budgets[tier]: len(test.tiers[tier])}) for tier in costs}
+    return {
+        tier: _drawn([realised[tier].index(tokens) for tokens, n in split.items() for _ in range(n)])
+        for tier, split in splits.items()
+    }
 
 
-def _uniform(test: AnswerTable, sizes: Mapping[str, int], total: int) -> dict[str, Floats]:
-    """The same budget for every question, or the two around the mean."""
-    every = sum(sizes.values())
-    below = max((budget for budget in test.budgets if budget * every <= total), default=test.budgets[0])
-    above = min((budget for budget in test.budgets if budget > below), default=below)
-    more = 0 if above == below else min(every, max(0, total - below * every) // (above - below))
-    drawn = _drawn([above] * more + [below] * (every - more))
-    ends = np.cumsum(list(sizes.values()))
-    return dict(zip(sizes, np.split(drawn, ends[:-1]), strict=True))
+def _uniform(test: AnswerTable, total: int) -> dict[str, Numbers]:
+    """The column of the same budget for every question, or of the two around the mean of realised tokens."""
+    sizes = {tier: len(own) for tier, own in test.tiers.items()}
+    takes = sum(own.realised.sum(axis=0) for own in test.tiers.values())
+    every, column = sum(sizes.values()), 0
+    while column + 2 < len(test.budgets) and takes[column + 1] <= total:
+        column += 1
+    share = float(np.clip((total - takes[column]) / (takes[column + 1] - takes[column]), 0, 1))
+    more = round(share * every)
+    drawn = _drawn([column + 1] * more + [column] * (every - more))
+    return dict(zip(sizes, np.split(drawn, np.cumsum(list(sizes.values()))[:-1]), strict=True))
 
 
-def _drawn(budgets: Sequence[int]) -> Floats:
-    return np.random.default_rng(0).permutation(np.array(budgets, float))
+def _drawn(columns: Sequence[int]) -> Numbers:
+    return np.random.default_rng(0).permutation(np.array(columns, np.int64))
 
 
 def adjusted_p(found: Sequence[Compared]) -> list[float]:

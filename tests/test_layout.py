@@ -64,8 +64,8 @@ LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
 # limits of memory and small work first 120, menus 230, PDFs 390, a cap for many pages 55, upstreams 125,
 # the paper in one command 1,050, the cells that it left open 280, the shared ledger 700, several processes 450,
 # Envoy 170, plugins 130, seven selectors 230, families 285, other types by stock generate 170, rules of decoding 55
-# and trimming 145. Second attempts, review and corrections take 1,070.
-MOST_LINES_OF_CODE = 36_060
+# and trimming 145. Second attempts, review and corrections take 1,100.
+MOST_LINES_OF_CODE = 36_090
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

@@ -153,8 +153,8 @@ def review_ceiling(
         if _p(other, plain, below, ceiling) >= 1 - level:
             break
         passed.append(below)
-    below = option.review_below if option.review_below in passed else min(passed, default=None)
-    return ReviewCeiling(tier, ceiling, level, below, len(passed))
+    kept = option.review_below if option.review_below in passed else min(passed, default=None)
+    return ReviewCeiling(tier, ceiling, level, kept, len(passed))
 
 
 def _p(answers: TierAnswers, option: TierOption, below: float, ceiling: float, grow: float = 1.0) -> float:

@@ -93,9 +93,8 @@ def _menu(
     """By whole tokens, rising, the best option of a tier; of equally good ones the first, which is the simplest."""
     limit = (terms.max_harm or {}).get(tier)
     most = math.inf if limit is None else limit + _at_uniform(curves[tier], terms)
-    review = rules.review_cost
     best: dict[int, OptionPoint] = {}
-    for point in option_points(own, curves[tier], replace(rules, review_cost=review), terms.costs[tier]):
+    for point in option_points(own, curves[tier], rules, terms.costs[tier]):
         tokens = math.ceil(point.tokens - 1e-9)
         permitted = point.option.budget >= (terms.floor or 1) and min(point.loss, 1) <= most
         if permitted and (tokens not in best or point.loss < best[tokens].loss - 1e-12):

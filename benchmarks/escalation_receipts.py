@@ -32,11 +32,11 @@ from stakes.calibration.escalation.choose import OptionRules, choose_options
 from stakes.calibration.escalation.judge import by_document_counts
 from stakes.calibration.estimators import Terms
 from stakes.data.sample import Sample, read_samples
-from stakes.data.synthetic import draw
+from stakes.data.synthetic import Page, draw
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.progress import Progress
-from stakes.evaluation.samples import answerable, draw_samples, prepare_samples
+from stakes.evaluation.samples import answerable, digest, prepare_samples
 from stakes.experiments.study import Study, enlarged
 from stakes.models import load
 
@@ -47,20 +47,37 @@ COLUMNS = ["pages", "model", "review", "receipts", "questions", "flagged", "erro
 
 def totals(count: int) -> list[Sample]:
     """Synthetic receipts, each with the question for its total."""
-    found: dict[str, Sample] = {}
-    for sample in draw_samples("receipts", "test", 6 * count, per_page=50):
-        document, number = sample.id.rsplit("/", 1)
-        if document not in found and len(found) < count:
-            page = draw("receipts", int(document.rsplit("/", 1)[1]), "test")
-            if page.questions[int(number)].field == "total":
-                found[document] = sample
-    return list(found.values())
+    found: list[Sample] = []
+    seed = 0
+    while len(found) < count:
+        page = draw("receipts", seed, "test")
+        for number, question in enumerate(page.questions):
+            if question.field == "total":
+                found.append(_sample(page, number, seed))
+                break
+        seed += 1
+    return found
+
+
+def _sample(page: Page, number: int, seed: int) -> Sample:
+    question = page.questions[number]
+    return Sample(
+        id=f"{page.document}/{number}",
+        question=question.text,
+        answers=question.answers,
+        tier="total",
+        label="total",
+        document=page.document,
+        size=page.image.size,
+        digest=digest(page.image.tobytes()),
+        load=lambda: draw("receipts", seed, "test").image,
+    )
 
 
 def synthetic(study: Study, count: int) -> list[list[Any]]:
     """All totals, and those that are not flagged at the certified ceiling, where one is."""
     samples = totals(count)
-    outcomes = _answers(study, "receipts-totals", [replace(sample, tier="total") for sample in samples])
+    outcomes = _answers(study, "receipts-totals", samples)
     table, measured = answer_table(outcomes, {"total": COST}), by_document(outcomes, {"total": COST})
     own, other = (part.tiers["total"] for part in table.divide(measured.split()[0].documents))
     found = review_ceiling("total", own, other, TierOption(BUDGET), CEILING, LEVEL)

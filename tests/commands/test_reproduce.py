@@ -228,4 +228,6 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
     monkeypatch.setattr("stakes.models.load", lambda name: pytest.fail("a model was loaded"))
     (tmp_path / "file").write_text("")
     assert "is a folder" in refused(capsys, "within-task", "--quick", "-o", str(tmp_path))
-    assert "cannot be written" in refused(capsys, "within-task", "--quick", "-o", str(tmp_path / "file" / "tables.json"))
+    assert "cannot be written" in refused(
+        capsys, "within-task", "--quick", "-o", str(tmp_path / "file" / "tables.json")
+    )

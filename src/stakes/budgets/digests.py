@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 
+from stakes.budgets.options.tier_plan import TierPlan
 from stakes.budgets.policy import DIGITS, Policy
 from stakes.data.sample import Sample
 
@@ -56,8 +57,13 @@ def _part_digests(policy: Policy) -> dict[str, str]:
         "metric": policy.metric,
         "harm limit": policy.max_harm,
         "trimming": policy.trim or None,
+        "thresholds": None if policy.fixed else [policy.confidence, {n: _thresholds(plan) for n, plan in tiers}],
     }
     return {name: _digest(part) for name, part in parts.items()}
+
+
+def _thresholds(plan: TierPlan) -> dict[str, object]:
+    return plan.model_dump(include={"escalate", "review_below", "evidence"})
 
 
 def _digest(part: object) -> str:

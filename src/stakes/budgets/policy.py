@@ -4,22 +4,24 @@
     decision = policy.decide("What is the invoice total?")
     decision.tier, decision.budget, decision.why      # 'high', 576, 'keyword "total"'
 
-One JSON file without timestamps, written atomically. Two policies are equal when their tiers and budgets are.
-``save`` writes schema 2. Files of schema 1 load too: they lack the model, the metric and what else schema 2 has.
+One JSON file without timestamps, written atomically. Two policies are equal when their tiers and options are.
+``save`` writes schema 2. Files of schema 1 load too: they lack the model, the metric, thresholds and what else schema 2
+has.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from stakes.budgets.curve import MOST_TOKENS, Curve, above_floor
+from stakes.budgets.options.tier_plan import Decision, Share, TierOption, TierPlan, Tokens
 from stakes.budgets.per_request import PerRequestPlan
 from stakes.errors import BadInput
 from stakes.files import write_whole
+from stakes.models.base import Statistic
 from stakes.models.identity import ModelName
 from stakes.signals import KeywordRule, Prompt, Signal, from_dict, to_dict
 from stakes.signals.named import PluginSignal
@@ -28,58 +30,11 @@ from stakes.signals.serialize import must_be_given
 from stakes.tiers import at_ratio, expected_costs, own_ratio
 from stakes.vision.geometry import family as named_family
 
+__all__ = ["Decision", "Policy", "TierPlan"]
 SCHEMA: Literal[2] = 2
 READABLE = (1, 2)
 DIGITS = 12
 Digest = Annotated[str, Field(pattern=f"^[0-9a-f]{{{DIGITS}}}$")]
-Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-# Part of schema 2, and not used by this version. A file that sets one is refused: serving it otherwise would be wrong.
-RESERVED, RESERVED_OF_TIERS = ("confidence",), ("escalate", "review_below", "predictor")
-
-
-class TierPlan(BaseModel):
-    """One tier of a policy: its error cost, its budget, its measured curve and the estimator's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    cost: float = Field(gt=0, allow_inf_nan=False)
-    budget: Tokens
-    curve: Curve | None = None
-    fitted: Curve | None = None  # the estimator's curve, where it differs from the measured one
-    disagreement: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """An upper bound on how often its answers differ from those at full budget."""
-    expected_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """The mean cost of a mistake by label, over the calibration's questions read as this tier; None: ``cost``."""
-    questions: dict[str, Annotated[int, Field(ge=0)]] | None = None
-    """The calibration's questions read as this tier, by label (without labels, all as its own); None: not known."""
-    escalate: Any = None
-    """Reserved: ``{to, below}``, a second budget for answers whose confidence is lower."""
-    review_below: Any = None
-    """Reserved: the confidence below which a person reviews the answer."""
-    predictor: Any = None
-    """Reserved: how a budget is predicted from the image."""
-
-    @property
-    def chosen_at(self) -> float:
-        """The cost that the budget was chosen at: of a question read as this tier."""
-        return self.cost if self.expected_cost is None else self.expected_cost
-
-    @property
-    def chosen_on(self) -> Curve | None:
-        """The curve that the budget was chosen on: the estimator's, else the measured one."""
-        return self.fitted or self.curve
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The tier and budget of one question, and why."""
-
-    tier: str
-    budget: int
-    cost: float
-    probability: float
-    why: str
-    decided: bool = True
 
 
 class Policy(BaseModel):
@@ -96,8 +51,8 @@ class Policy(BaseModel):
     metric: str | None = None  # what answers were graded by; None in files of schema 1
     trim: bool | None = None
     """Whether the margins of its images were cut off, as a gateway then does too; None: they were not."""
-    confidence: Any = None
-    """Reserved: the statistic that thresholds are about."""
+    confidence: Statistic | None = None
+    """The statistic of an answer that thresholds are about; None where there are no thresholds."""
     menu: tuple[Tokens, ...] | None = None
     """The entries of the engine's menu, ascending, where budgets are such entries; None where any budget can be."""
     mean_budget: Tokens
@@ -142,6 +97,7 @@ class Policy(BaseModel):
                     f"{', '.join(self.tiers)}"
                 )
         self._check_reserved()
+        self._check_options()
         if self.selector is not None and self.mechanism != "deletion":
             raise BadInput(f"selector {self.selector!r} says which tokens deletion keeps; this is a resolution policy")
         if self.per_request is not None:
@@ -160,15 +116,39 @@ class Policy(BaseModel):
 
     def _check_reserved(self) -> None:
         """Refuse what this version would have to ignore."""
-        fields = {name: getattr(self, name) for name in RESERVED}
         for tier, plan in self.tiers.items():
-            fields |= {f"{name} of tier {tier!r}": getattr(plan, name) for name in RESERVED_OF_TIERS}
-        for name, value in fields.items():
-            if value is not None and value is not False:
+            if plan.predictor is not None:
                 raise BadInput(
-                    f"{name} is {json.dumps(value, default=str):.60}, which this version of stakes cannot do; set it "
-                    "to null, or use the policy with the version that made it"
+                    f"predictor of tier {tier!r} is {json.dumps(plan.predictor, default=str):.60}, which this version of "
+                    "stakes cannot do; set it to null, or use the policy with the version that made it"
                 )
+
+    def _check_options(self) -> None:
+        """Refuse thresholds without a statistic, attempts that the engine cannot take, and two ways of choosing."""
+        changing = [name for name, option in self.options.items() if not option.fixed]
+        if changing and self.confidence is None:
+            raise BadInput(
+                f"tier {changing[0]!r} has a threshold, but the policy does not name the confidence that it is about; "
+                "calibrate again"
+            )
+        if changing and self.per_request is not None:
+            raise BadInput("per-request costs give each request a budget, and tiers have no thresholds then")
+        for name, option in self.options.items():
+            if option.escalate is not None and self.menu is not None and option.escalate.to not in self.menu:
+                raise BadInput(
+                    f"tier {name!r} escalates to {option.escalate.to} tokens, which is no entry of the engine's menu; "
+                    f"give one of {', '.join(map(str, self.menu))}"
+                )
+
+    @property
+    def options(self) -> dict[str, TierOption]:
+        """What each tier does."""
+        return {name: plan.option for name, plan in self.tiers.items()}
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every tier has a budget and nothing else: no second attempt and no review."""
+        return all(option.fixed for option in self.options.values())
 
     @property
     def costs(self) -> dict[str, float]:
@@ -245,15 +225,24 @@ class Policy(BaseModel):
             raise BadInput("a request's own cost needs a policy with per-request costs; calibrate with --per-request")
         reading = self.reader(prompt, task)
         plan = self.tiers[reading.tier]
-        return Decision(reading.tier, plan.budget, plan.cost, reading.probability, reading.why, reading.decided)
+        return Decision(
+            reading.tier,
+            plan.budget,
+            plan.cost,
+            reading.probability,
+            reading.why,
+            reading.decided,
+            plan.escalate,
+            plan.review_below,
+        )
 
     @property
     def budgets(self) -> dict[str, int]:
-        """Budget by tier."""
+        """Budget by tier, of the first attempt."""
         return {name: plan.budget for name, plan in self.tiers.items()}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Policy) and (self.budgets, self.per_request) == (other.budgets, other.per_request)
+        return isinstance(other, Policy) and (self.options, self.per_request) == (other.options, other.per_request)
 
     def __hash__(self) -> int:
         return hash(frozenset(self.budgets.items()))
@@ -263,7 +252,7 @@ class Policy(BaseModel):
         unused = [name for name in ("per_request", "documents", "menu") if getattr(self, name) is None]
         left_out: dict[str, Any] = dict.fromkeys(unused, True)
         left_out["tiers"] = {
-            name: {field for field in ("expected_cost", "questions") if getattr(plan, field) is None}
+            name: {field for field in ("expected_cost", "questions", "evidence") if getattr(plan, field) is None}
             for name, plan in self.tiers.items()
         }
         text = json.dumps(self.model_dump(by_alias=True, exclude=left_out), indent=1, ensure_ascii=False) + "\n"

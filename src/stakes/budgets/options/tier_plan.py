@@ -1,0 +1,160 @@
+"""A tier's option, and its plan in a policy: a fixed budget, or two attempts, each with or without review.
+
+    option = TierOption(304, Escalation(to=576, below=0.9), review_below=0.6)
+    option.next_budget(0.72)          # 576: the first answer is unsure, so the question is asked again
+    option.next_budget(0.95)          # None: the first answer stands
+    option.flags(0.41)                # True: a person reviews the final answer
+    option.most_tokens                # 880: both attempts count
+
+One rule for both thresholds: an answer is unsure if its confidence is below the threshold, or if it has none. The
+second answer replaces the first, whatever their confidences. Review is decided on the answer that is returned.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from stakes.budgets.curve import MOST_TOKENS, Curve
+from stakes.errors import BadInput
+
+Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Threshold = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+def is_unsure(confidence: float | None, below: float) -> bool:
+    """Whether an answer counts as unsure; one without a confidence does."""
+    return confidence is None or confidence < below
+
+
+class Escalation(BaseModel):
+    """Ask again with ``to`` tokens where the confidence of the first answer is below ``below``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    to: Tokens
+    below: Threshold
+
+
+@dataclass(frozen=True)
+class TierOption:
+    """One thing that a tier can do; ``budget`` is that of the first attempt."""
+
+    budget: int
+    escalate: Escalation | None = None
+    review_below: float | None = None
+
+    def next_budget(self, confidence: float | None) -> int | None:
+        """The budget of a second attempt after a first answer of this confidence; None: the answer stands."""
+        if self.escalate is None or not is_unsure(confidence, self.escalate.below):
+            return None
+        return self.escalate.to
+
+    def flags(self, confidence: float | None) -> bool:
+        """Whether a person reviews the answer that is returned, which has this confidence."""
+        return self.review_below is not None and is_unsure(confidence, self.review_below)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is a budget and nothing else."""
+        return self.escalate is None and self.review_below is None
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of one image in the worst case: both attempts."""
+        return self.budget + (0 if self.escalate is None else self.escalate.to)
+
+    def __str__(self) -> str:
+        words = str(self.budget)
+        if self.escalate is not None:
+            words += f", then {self.escalate.to} below {self.escalate.below:.3g}"
+        return words + ("" if self.review_below is None else f", review below {self.review_below:.3g}")
+
+
+class OptionEvidence(BaseModel):
+    """What a tier's option did on documents that it was not chosen on.
+
+    ``tokens``: per question, both attempts. ``escalated``, ``flagged``: shares of all questions. ``error``: among the
+    answers that were not flagged, of which ``upper`` is an upper bound with probability ``level``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    questions: int = Field(ge=1)
+    documents: int = Field(ge=1)
+    tokens: float = Field(gt=0, allow_inf_nan=False)
+    escalated: Share
+    flagged: Share
+    error: Share | None
+    """None where every answer was flagged."""
+    upper: Share | None
+    """None where no bound can be given: every answer was flagged, or few documents hold many of the questions."""
+    level: Share
+
+
+class TierPlan(BaseModel):
+    """One tier of a policy: its error cost, its option, its measured curve and the estimator's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    cost: float = Field(gt=0, allow_inf_nan=False)
+    budget: Tokens
+    """Of the first attempt; without ``escalate`` the only one."""
+    curve: Curve | None = None
+    fitted: Curve | None = None  # the estimator's curve, where it differs from the measured one
+    disagreement: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """An upper bound on how often its answers differ from those at full budget."""
+    expected_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The mean cost of a mistake by label, over the calibration's questions read as this tier; None: ``cost``."""
+    questions: dict[str, Annotated[int, Field(ge=0)]] | None = None
+    """The calibration's questions read as this tier, by label (without labels, all as its own); None: not known."""
+    escalate: Escalation | None = None
+    """The second attempt of unsure answers; None: there is none."""
+    review_below: Threshold | None = None
+    """The confidence below which a person reviews the answer that is returned; None: no review."""
+    evidence: OptionEvidence | None = None
+    """What ``escalate`` and ``review_below`` did on held-out documents; None for a fixed budget."""
+    predictor: Any = None
+    """Reserved: how a budget is predicted from the image."""
+
+    @model_validator(mode="after")
+    def _larger_second(self) -> Self:
+        if self.escalate is not None and self.escalate.to <= self.budget:
+            raise BadInput(
+                f"escalate.to is {self.escalate.to}, and the first attempt takes {self.budget} tokens; a second one "
+                "takes more"
+            )
+        return self
+
+    @property
+    def option(self) -> TierOption:
+        """What the tier does."""
+        return TierOption(self.budget, self.escalate, self.review_below)
+
+    @property
+    def chosen_at(self) -> float:
+        """The cost that the budget was chosen at: of a question read as this tier."""
+        return self.cost if self.expected_cost is None else self.expected_cost
+
+    @property
+    def chosen_on(self) -> Curve | None:
+        """The curve that the budget was chosen on: the estimator's, else the measured one."""
+        return self.fitted or self.curve
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The tier and budget of one question, and why."""
+
+    tier: str
+    budget: int
+    """Of the first attempt."""
+    cost: float
+    probability: float
+    why: str
+    decided: bool = True
+    escalate: Escalation | None = None
+    review_below: float | None = None
+
+    @property
+    def option(self) -> TierOption:
+        """What happens to the question: its attempts, and whether a person reviews its answer."""
+        return TierOption(self.budget, self.escalate, self.review_below)

@@ -30,14 +30,14 @@ from collections.abc import Callable, Sequence
 
 from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger, Traffic
 from stakes.budgets.controller_path import BudgetPath
+from stakes.budgets.options.burst import STOCK, burst_of
 from stakes.budgets.options.grant import Grant, GrantedSize, KnownImage, Wish, reason_of, share
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 
-__all__ = ["Controller", "Grant", "GrantedSize", "KnownImage", "share"]
+__all__ = ["STOCK", "Controller", "Grant", "GrantedSize", "KnownImage", "share"]
 
 HORIZON = 4000  # images over which savings are drawn down: longer leaves them unspent, shorter forgets late high tiers
-STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
 PRIOR = 200  # images that the calibration's mix counts for
 STEP = 16  # tokens: cuts of nearly the same size become the same one
 SLACK = 0.2  # of the rate: less changes sizes with every drift, more keeps sizes that the mix no longer warrants
@@ -80,8 +80,7 @@ class Controller:
         out no extra tokens (at most the sum of the means in force, plus the largest burst so far). ``ledger``: makes
         the ledger from the burst, where there is no controller before.
         """
-        burst = policy.burst if burst is None else burst
-        burst = STOCK * policy.mean_budget if burst is None else burst
+        burst = burst_of(policy, burst)
         if isinstance(burst, bool) or not isinstance(burst, int) or burst < 0:
             raise BadInput(f"a burst is a whole number of tokens from 0, not {burst!r}")
         if after is None:
@@ -130,25 +129,34 @@ class Controller:
             budgets = tuple(self._allowance.cut(share(paid, natives, kept), self._mean))
             sizes = tuple(wish.size(tier, *two) for wish, *two in zip(wishes, whole, budgets, strict=True))
             held = sum(wish.kept is not None and wish.kept.planned != wish.drawn for wish in wishes)
-            reason, again = reason_of(sum(whole), budgets, natives, held), ()
-            if escalation is not None and wishes[0].again and sum(budgets) == sum(whole):
-                again, note = self._second(budgets, natives, escalation[1])
+            reason = reason_of(sum(whole), budgets, natives, held)
+            again: tuple[int, ...] = ()
+            if escalation is not None:
+                planned = wishes[0].again and sum(budgets) == sum(whole)
+                again, note = self._second(budgets, natives, escalation[1], planned)
                 reason = "; ".join(filter(None, (reason, note)))
             remembered = wanted is None and not self._path.escalations[index]
             grant = Grant(tier, budgets, reason, sizes if remembered else (), again)
             self._allowance.reserve(grant.reserved, self._mean)
             plan, pairs = self._solution.mean(index), zip(wishes, paid, strict=True)  # beyond it, others must save
-            planned = sum(plan if one.kept and one.planned == part else part for one, part in pairs)
-            self._outstanding[grant] = self._path.largest[index] * len(budgets) if again else planned
+            mean = sum(plan if one.kept and one.planned == part else part for one, part in pairs)
+            self._outstanding[grant] = self._path.largest[index] * len(budgets) if again else mean
             self._returning += sum(grant.reserved) - self._outstanding[grant] if again else 0
             self._kept += held
             return grant
 
-    def _second(self, budgets: Sequence[int], natives: Sequence[int], to: int) -> tuple[tuple[int, ...], str]:
-        """The budgets of a second attempt of all images, or none and why: it reserves both attempts of each image."""
+    def _second(
+        self, budgets: Sequence[int], natives: Sequence[int], to: int, planned: bool
+    ) -> tuple[tuple[int, ...], str]:
+        """The budgets of a second attempt of all images, or none and why: it reserves both attempts of each image.
+
+        ``planned``: the rate pays for it, on average.
+        """
         again = tuple(share([to] * len(natives), natives))
         if again == tuple(budgets):
             return (), ""  # the first attempt sees the native sizes already
+        if not planned:
+            return (), "one attempt: the mean does not pay for a second now"
         both = [one + other for one, other in zip(budgets, again, strict=True)]
         if self._allowance.cut(both, self._mean) != both:
             return (), f"one attempt: the allowance does not pay for a second of {sum(again)} tokens"

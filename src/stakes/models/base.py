@@ -88,6 +88,17 @@ def confidence_of(logprobs: Sequence[float]) -> float | None:
     return None if math.isnan(mean) else round(math.exp(min(0.0, mean)), 6)
 
 
+def choice_logprobs(choice: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """The log-probability of each token of a chat completion's choice, or of a chunk of one; None without any.
+
+    vLLM lists the end token too, OpenAI does not.
+    """
+    try:
+        return tuple(float(token["logprob"]) for token in choice["logprobs"]["content"])
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
 @runtime_checkable
 class VLM(Protocol):
     """Anything that answers."""

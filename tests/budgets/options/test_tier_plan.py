@@ -83,9 +83,3 @@ def test_a_changed_threshold_ends_the_certificate_and_an_old_certificate_stays_v
     assert edited_parts(plain.model_copy(update={"certificate": older})) == []
     tiers = {**plain.tiers, "high": TierPlan(cost=5, budget=304, curve=CURVE, review_below=0.5)}
     assert edited_parts(plain.model_copy(update={"tiers": tiers})) == ["thresholds"]
-
-
-def test_a_gateway_that_asks_once_refuses_a_policy_that_asks_twice() -> None:
-    with pytest.raises(BadInput, match="asks again or hands over .* calibrate with --no-escalate"):
-        Rules.of(_policy(escalate={"to": 576, "below": 0.9}))
-    Rules.of(_policy())

@@ -9,7 +9,6 @@ from stakes import BadInput, Curve, Policy
 from stakes.budgets.digests import edited_parts, sealed
 from stakes.budgets.options.tier_plan import Escalation, Option, OptionEvidence
 from stakes.budgets.policy import TierPlan
-from stakes.gateway.reload import Rules
 from stakes.models.base import CONFIDENCE
 
 CURVE = Curve([32, 304, 576], [0.9, 0.3, 0.1], 300)

@@ -19,6 +19,7 @@ def tokens_at(budget: int) -> int:
     return count_tokens("qwen2.5-vl", size.width, size.height)
 
 
+KEY = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
 ONE, BOTH = tokens_at(FIRST), tokens_at(FIRST) + tokens_at(SECOND)
 
 
@@ -131,7 +132,7 @@ def test_the_messages_and_responses_apis_are_asked_once(upstream: Upstream) -> N
         source = {"type": "base64", "media_type": "image/png", "data": PAGE.partition(",")[2]}
         parts = [{"type": "image", "source": source}, {"type": "text", "text": "What is the total?"}]
         body = {"model": "tiny", "max_tokens": 8, "messages": [{"role": "user", "content": parts}]}
-        answer = httpx.post(f"{front.base_url}/messages", json=body, headers={"x-api-key": "k"}, trust_env=False)
+        answer = httpx.post(f"{front.base_url}/messages", json=body, headers=KEY, trust_env=False)
         assert "the Messages API carries no log-probabilities" in answer.headers["x-stakes-why"]
         parts = [{"type": "input_image", "image_url": PAGE}, {"type": "input_text", "text": "What is the total?"}]
         body = {"model": "tiny", "input": [{"role": "user", "content": parts}]}
@@ -246,8 +247,8 @@ def test_a_client_that_leaves_pays_for_the_attempts_that_were_sent(
 
     upstream.script = script
     with gateway(upstream.url, escalating()) as front:
+        body = ask(stream=streamed)
         with pytest.raises(httpx.ReadTimeout):
-            body = ask(stream=streamed)
             httpx.post(f"{front.base_url}/chat/completions", json=body, trust_env=False, timeout=0.4)
         assert waiting
         assert until(lambda: front.state()["images_outstanding"] == 0)
@@ -266,9 +267,9 @@ def test_without_allowance_an_unsure_answer_stands(upstream: Upstream) -> None:
 
 
 def test_a_burst_that_pays_for_no_second_attempt_is_refused_at_the_start(upstream: Upstream) -> None:
-    with pytest.raises(BadInput, match=r"a burst of 200 tokens pays for no second attempt of tier 'high'.*--burst 256"):
-        with gateway(upstream.url, escalating(mean_budget=64, burst=200)):
-            pass
+    wrong = r"a burst of 200 tokens pays for no second attempt of tier 'high'.*--burst 256"
+    with pytest.raises(BadInput, match=wrong), gateway(upstream.url, escalating(mean_budget=64, burst=200)):
+        pass
 
 
 def test_thresholds_of_another_statistic_are_refused(upstream: Upstream) -> None:
@@ -304,7 +305,7 @@ def test_an_answer_too_long_to_hold_is_passed_on_without_confidence(
         answer = post(front)
         assert text_of(answer) == str(ONE)
         assert (answer.headers["x-stakes-attempts"], answer.headers["x-stakes-review"]) == ("1", "yes")
-        headers, text = stream(front)
+        _, text = stream(front)
         assert events(text)[0]["choices"][0]["delta"]["content"] == str(ONE)
         assert all(choice["logprobs"] is None for one in events(text) for choice in one["choices"])
         assert spent(front) == 2 * ONE

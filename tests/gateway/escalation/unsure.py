@@ -25,7 +25,7 @@ def escalating(below: float = 0.8, review: float | None = None, **more: Any) -> 
 
 @dataclass
 class Unsure:
-    """Answers with the tokens of the images and a confidence: ``first`` up to FIRST tokens an image, else ``second``."""
+    """Answers with the images' tokens and a confidence: ``first`` up to FIRST tokens an image, else ``second``."""
 
     first: float | None = 0.5
     second: float | None = 0.9

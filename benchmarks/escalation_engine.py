@@ -70,12 +70,13 @@ def questions(count: int) -> list[Question]:
     """Pages larger than every budget, high and low in turn."""
     found = []
     for family in ("forms", "infographics"):
-        for page, question in synthetic.samples(family, "test", count // 2, per_page=1):
+        for page, question in synthetic.samples(family, "test", (count + 1) // 2, per_page=1):
             encoded, _ = encode_image(Request(page.image, question.text), FAMILY, {})
             tier = ("high", "low")[len(found) % 2]
             assert encoded.native > BUDGETS["high"][1], f"a page of {encoded.native} tokens"
             found.append(Question(question.text, page.image, encoded.url, tier))
-    return found
+    assert len(found) >= count
+    return random.Random(1).sample(found, count)
 
 
 def answers(model: Any, asked: Sequence[Question]) -> list[tuple[Answer, Answer]]:
@@ -122,8 +123,9 @@ def serving(upstream: str, options: dict[str, Option], mean: int, burst: int | N
     port, log = free_port(), folder / "gateway.log"
     command = [
         sys.executable, "-m", "stakes", "serve", "--policy", str(folder / "policy.json"), "--upstream", upstream,
-        "--port", str(port), "--ledger", str(folder / "ledger.json"), "--min-pixels", "12544",
-        "--max-pixels", "1019200", *([] if burst is None else ["--burst", str(burst)]), "--no-probe",
+        "--port", str(port), "--min-pixels", "12544",
+        "--max-pixels", "1019200", "--no-probe",
+        *([] if burst is None else ["--burst", str(burst), "--ledger", str(folder / "ledger.json")]),
     ]  # fmt: skip
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)

@@ -90,7 +90,7 @@ def read_request(body: Any, model: str, api: Api = "chat") -> ApiRequest:
     stream, options = body.get("stream") or False, body.get("stream_options") or {}
     logprobs = body.get("logprobs") or False
     if not isinstance(stream, bool) or not isinstance(options, dict) or not isinstance(logprobs, bool):
-        raise _invalid("stream and logprobs are true or false, and stream_options an object")
+        raise _invalid("stream is true or false, as logprobs is, and stream_options an object")
     image, text, left_out = find_question(body.get(messages))
     question = Request(_decode(image), text.removesuffix(SUFFIX))
     return ApiRequest(question, limit, stream, options.get("include_usage") is True, left_out, logprobs)

@@ -136,7 +136,7 @@ class RequestPlan:
         known, attempts = sizes.find(keys, choice.tier, costs), self.attempts
         second = attempts is not None and attempts.may_escalate
         self.grant = self.controller.grant(choice.tier, limits, choice.budget, known, second)
-        if self.grant.sizes:
+        if keys and self.grant.sizes:
             sizes.store(keys, self.grant.sizes)
         self.budgets = self.grant.budgets
         if attempts is not None:

@@ -27,7 +27,6 @@ from stakes.gateway.proxy.upstream import NETWORK_ERRORS, SentBody, StreamEnd, i
 from stakes.gateway.proxy.usage import UsageReader, compare_usage
 
 if TYPE_CHECKING:
-    from stakes.gateway.monitoring.metrics import Metrics
     from stakes.gateway.proxy.handler import ActiveRequest, ProxyHandler
     from stakes.gateway.proxy.request import ReceivedRequest
 
@@ -225,13 +224,3 @@ class TwoAttempts:
         else:
             self._attempts.judge(reader.confidence)
         return self._attempts.comment()
-
-
-def count_attempts(metrics: "Metrics", plan: RequestPlan, answered: bool) -> None:
-    """Count an answered request of a tier that escalates or reviews."""
-    attempts = plan.attempts
-    if attempts is None or not answered:
-        return
-    metrics.attempts.labels(plan.tier, attempts.result).inc()
-    if attempts.flagged:
-        metrics.flagged.labels(plan.tier).inc()

@@ -11,11 +11,14 @@ Log-probabilities that the client did not ask for are set to null, as servers wr
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stakes.budgets.options.tier_plan import Option
 from stakes.budgets.policy import Policy
 from stakes.models.base import choice_logprobs, confidence_of
+
+if TYPE_CHECKING:
+    from stakes.gateway.monitoring.metrics import Metrics
 
 ENOUGH = 3  # answers in a row without log-probabilities, after which none are expected
 LONGEST_LINE = 1 << 20  # bytes of one event; a longer one is passed on unread
@@ -97,6 +100,12 @@ class Attempts:
         lines = [f": x-stakes-{name}: {value}\n" for name, value in self.headers().items()]
         self.in_stream = True
         return "".join([*lines, "\n"]).encode()
+
+    def count_in(self, metrics: "Metrics", tier: str) -> None:
+        """Count an answered request."""
+        metrics.attempts.labels(tier, self.result).inc()
+        if self.flagged:
+            metrics.flagged.labels(tier).inc()
 
     def record(self) -> dict[str, Any]:
         """For the log, the dashboard and traces."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from starlette.types import Receive, Scope, Send
 
-from stakes.gateway.escalation.attempts import Relay, TwoAttempts, count_attempts
+from stakes.gateway.escalation.attempts import Relay, TwoAttempts
 from stakes.gateway.monitoring.logs import Log, without_quotes
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.recent import RecentDecisions
@@ -257,13 +257,13 @@ class ProxyHandler:
             result = "answered" if active.send.complete else "cancelled"
             raise
         finally:
-            count_attempts(self.monitors.metrics, plan, result == "answered" and response.status < 400)
+            if plan.attempts is not None and (result, response.status) == ("answered", 200):
+                plan.attempts.count_in(self.monitors.metrics, plan.tier)
             counted = compare_usage(self.monitors.metrics, plan, reader) if result == "answered" else None
-            sentence = self.monitors.caps.add(plan, counted, reader) if result == "answered" else None
-            if sentence is not None:
+            if result == "answered" and (sentence := self.monitors.caps.add(plan, counted, reader)) is not None:
                 self.monitors.report_cap(sentence)
-            shadow = self.monitors.shadow
-            if shadow is not None and (result, response.status, plan.outcome) == ("answered", 200, "fitted"):
+            ended, shadow = (result, response.status, plan.outcome), self.monitors.shadow
+            if shadow is not None and ended == ("answered", 200, "fitted"):
                 shadow.answered(plan, counted, reader, received)
             if active.trace is not None:
                 active.trace.answered(plan, reader.usage() if reader is not None else Usage(), counted)
@@ -272,8 +272,8 @@ class ProxyHandler:
     def unanswered(self, active: ActiveRequest, plan: RequestPlan, sent: SentBody, error: BaseException) -> None:
         """Settle a request without a response: once bytes of it went to the upstream, its images count as read."""
         settle_images(self.monitors.metrics, plan, read=sent.begun)
-        status = error.status if isinstance(error, Refused) else None
-        self._log(active, plan, status, "failed" if isinstance(error, Refused) else "cancelled", None)
+        status, result = (error.status, "failed") if isinstance(error, Refused) else (None, "cancelled")
+        self._log(active, plan, status, result, None)
 
     def _log(
         self, active: ActiveRequest, plan: RequestPlan, status: int | None, result: str, counted: int | None

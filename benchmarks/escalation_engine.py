@@ -50,7 +50,7 @@ from stakes.models.endpoint.chat import chat_body, encode_image
 
 BUDGETS = {"high": (224, 576), "low": (96, 304)}
 FAMILY, NEAR, MOST_TOKENS = "qwen2.5-vl", 0.01, 16
-MEAN, SMALL_MEAN, SECONDS = 512, 320, 3
+MEAN, SMALL_MEAN, SECONDS = 512, 240, 3
 EVIDENCE = {
     "questions": 200,
     "documents": 90,
@@ -243,7 +243,7 @@ def part_one(url: str, count: int, folder: Path) -> list[str]:
 class Flaky:
     """A proxy before vLLM that fails on purpose; ``forwarded``: bodies that vLLM got."""
 
-    FATES = (*["forward"] * 8, "503", "500", "drop", "read and drop", "read and 500")
+    FATES = (*["forward"] * 12, "503", "500", "drop", "read and drop", "read and 500")
 
     def __init__(self, url: str, seed: int) -> None:
         self._root, self._dice = url.removesuffix("/v1"), random.Random(seed)

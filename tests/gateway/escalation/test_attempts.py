@@ -1,14 +1,18 @@
 """One answer to the client, two attempts where the first is unsure, and the total exact whatever fails between them."""
 
+import contextlib
 import json
+import random
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 from tests.gateway.escalation.unsure import FIRST, LOW, SECOND, Unsure, escalating
 from tests.gateway.gateways import PAGE, Gateway, ask, blank, gateway, page
-from tests.gateway.upstream import Seen, Upstream, Wire, serving, until
+from tests.gateway.upstream import Seen, Upstream, Wire, serving, until, usage
 
 from stakes import BadInput, count_tokens
 from stakes.vision.image.resize import fitted_size
@@ -310,3 +314,33 @@ def test_an_answer_too_long_to_hold_is_passed_on_without_confidence(
         assert all(choice["logprobs"] is None for one in events(text) for choice in one["choices"])
         assert spent(front) == 2 * ONE
         assert front.metric("attempts_total", tier="high", result="too long") == 2
+
+
+def test_the_total_holds_by_the_upstreams_own_count_under_failures_and_cancels(upstream: Upstream) -> None:
+    """Everything is unsure, in batches of six; a third of the attempts fails, and some clients leave."""
+    dice, read = random.Random(4), list[int]()
+    mean, burst = 128, 3 * (FIRST + SECOND - 128)
+
+    def script(seen: Seen, wire: Wire) -> None:
+        status = dice.choice([200] * 8 + [503, 500, 0, 1])
+        if status != 503:
+            read.append(usage(seen.json)["prompt_tokens"] - 10)
+        time.sleep(dice.choice([0, 0.05]))
+        Unsure(statuses=[status])(seen, wire)
+
+    def send(number: int) -> None:
+        body = ask("What is the total?", blank(number), stream=number % 3 == 0)
+        with contextlib.suppress(httpx.TransportError):
+            timeout = 0.03 if number % 7 == 0 else 20
+            httpx.post(f"{front.base_url}/chat/completions", json=body, trust_env=False, timeout=timeout)
+
+    upstream.script = script
+    with gateway(upstream.url, escalating(mean_budget=mean, burst=burst)) as front, ThreadPoolExecutor(6) as pool:
+        for batch in range(8):
+            list(pool.map(send, range(6 * batch, 6 * batch + 6)))
+            assert until(lambda: front.state()["images_outstanding"] == 0)
+            state = front.state()
+            assert sum(read) <= state["tokens_spent"] <= mean * state["images"] + burst
+        assert front.metric("attempts_total", tier="high", result="answered") > 0
+        assert front.metric("attempts_total", tier="high", result="unpaid") > 0
+        assert front.metric("attempts_total", tier="high", result="failed") > 0

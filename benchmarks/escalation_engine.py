@@ -8,10 +8,7 @@ Thresholds are the median confidences of the first attempts, so that about half 
 1. The same policy, simulated: every question is answered at both budgets by the same vLLM and by transformers, and the
    policy says which answer counts. Through the gateway (plain, streamed, four at a time) answers, attempts and tokens
    must be the same, but for confidences within 0.01 of a threshold.
-2. The hard total: a policy whose evidence says that a tenth is unsure, and nearly everything is; nothing but high at
-   first, a burst of three second attempts, clients that leave, and an upstream that fails before, within and after
-   either attempt. Tokens are vLLM's own count, less the texts; after every request they are at most ``mean n + burst``,
-   and at most what the gateway has booked.
+2. The hard total holds with second attempts, under failures (``escalation_total``).
 """
 
 from __future__ import annotations
@@ -24,22 +21,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.budget_engine import Engine
-from benchmarks.budget_traffic import Asked
 from benchmarks.gateway import free_port
 
 from stakes.budgets.options.tier_plan import Escalation, Option
@@ -50,7 +42,7 @@ from stakes.models.endpoint.chat import chat_body, encode_image
 
 BUDGETS = {"high": (224, 576), "low": (96, 304)}
 FAMILY, NEAR, MOST_TOKENS = "qwen2.5-vl", 0.01, 16
-MEAN, SMALL_MEAN, SECONDS = 512, 240, 3
+MEAN = 512
 EVIDENCE = {
     "questions": 200,
     "documents": 90,
@@ -112,12 +104,6 @@ def simulate(option: Option, both: tuple[Answer, Answer]) -> tuple[str, int, int
         return first.text, 1, first.realised_tokens, option.flags(first.confidence)
     tokens = first.realised_tokens + second.realised_tokens
     return second.text, 2, tokens, option.flags(second.confidence)
-
-
-def unsure_option(tier: str) -> Option:
-    """An option that asks nearly everything twice."""
-    first, second = BUDGETS[tier]
-    return Option(first, Escalation(to=second, below=0.97))
 
 
 def near(option: Option, both: tuple[Answer, Answer]) -> bool:
@@ -240,102 +226,6 @@ def part_one(url: str, count: int, folder: Path) -> list[str]:
     return problems
 
 
-class Flaky:
-    """A proxy before vLLM that fails on purpose; ``forwarded``: bodies that vLLM got."""
-
-    FATES = (*["forward"] * 12, "503", "500", "drop", "read and drop", "read and 500")
-
-    def __init__(self, url: str, seed: int) -> None:
-        self._root, self._dice = url.removesuffix("/v1"), random.Random(seed)
-        self.forwarded: list[bytes] = []
-        self.fates: Counter[str] = Counter()
-        flaky = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                flaky.answer(self, self.rfile.read(int(self.headers["content-length"])))
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign] # clients that leave are the point
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
-        """Answer one request as the dice say."""
-        fate = self._dice.choice(self.FATES)
-        self.fates[fate] += 1
-        status, data, kind = (
-            int(fate) if fate.isdigit() else 500,
-            b'{"error": {"message": "scripted"}}',
-            "application/json",
-        )
-        if "forward" in fate or "read" in fate:
-            self.forwarded.append(body)
-            reply = httpx.post(f"{self._root}{handler.path}", content=body, trust_env=False, timeout=300,
-                               headers={"content-type": "application/json"})  # fmt: skip
-            if fate == "forward":
-                status, data, kind = reply.status_code, reply.content, reply.headers["content-type"]
-        if "drop" in fate:
-            handler.close_connection = True
-            handler.connection.shutdown(2)
-            return
-        handler.send_response(status)
-        handler.send_header("content-type", kind)
-        handler.send_header("content-length", str(len(data)))
-        handler.end_headers()
-        handler.wfile.write(data)
-
-
-def part_two(url: str, count: int, options: dict[str, Option], folder: Path) -> list[str]:
-    """The hard total under failures and clients that leave; what was exceeded."""
-    engine, flaky, dice = Engine(url), Flaky(url, seed=2), random.Random(3)
-    begun_with, problems, ends = engine.count(), [], Counter[str]()
-    burst = SECONDS * max(option.most_tokens - SMALL_MEAN for option in options.values())
-    closest, texts, images = burst, 0, 0.0
-    asked = [replace(q, tier="high") if n < 2 * count // 3 else q for n, q in enumerate(questions(count))]
-    with serving(flaky.url, options, SMALL_MEAN, burst, folder) as address:
-        while asked:
-            batch = [asked.pop(0) for _ in range(min(len(asked), 4 if dice.random() < 0.5 else 1))]
-            before = len(flaky.forwarded)
-            with ThreadPoolExecutor(4) as pool:
-                leaves = [dice.choice((None, None, None, None, None, 0.1, 0.5, 1.5)) for _ in batch]
-                streams = [dice.random() < 0.5 for _ in batch]
-                ends.update(pool.map(_end, [address] * len(batch), batch, leaves, streams))
-            state = controller(address)
-            engine.wait()
-            for body in flaky.forwarded[before:]:
-                record = json.loads(body)
-                texts += engine.text_tokens(Asked("", {"messages": record["messages"]}))
-            tokens, booked, images = engine.count() - begun_with - texts, state["tokens_spent"], state["images"]
-            left = SMALL_MEAN * images + burst - tokens
-            closest = min(closest, int(left))
-            if left < 0:
-                problems.append(f"{-left:.0f} tokens beyond the total after {images:.0f} images")
-            if tokens > booked or state["tokens_reserved"]:
-                problems.append(f"{tokens} tokens read, {booked:.0f} booked, {state['tokens_reserved']:.0f} reserved")
-    print(f"ends: {dict(ends)}; fates: {dict(flaky.fates)}")
-    print(f"{images:.0f} images, {len(flaky.forwarded)} attempts read; vLLM {tokens} tokens, booked {booked:.0f}; "
-          f"mean {SMALL_MEAN}, burst {burst}; never closer to the total than {closest} tokens", flush=True)  # fmt: skip
-    return problems
-
-
-def _end(address: str, question: Question, leaves: float | None, streamed: bool) -> str:
-    """How one request ends; ``leaves``: seconds after which its client goes."""
-    body = question.body(stream=True) if streamed else question.body()
-    try:
-        timeout = 300 if leaves is None else leaves
-        reply = httpx.post(f"{address}/v1/chat/completions", json=body, trust_env=False, timeout=timeout)
-    except httpx.TransportError as error:
-        return "left" if leaves is not None else type(error).__name__
-    return f"{reply.status_code}, {reply.headers.get('x-stakes-attempts', 'no')} attempts"
-
-
 def main() -> None:
     """Parse, run, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -343,6 +233,8 @@ def main() -> None:
     parser.add_argument("--url", help="a server that runs already, such as http://127.0.0.1:8000/v1")
     parser.add_argument("--requests", type=int, default=200, help="in each part (default 200)")
     given = parser.parse_args()
+    from benchmarks.escalation_total import part_two
+
     with ExitStack() as stack, tempfile.TemporaryDirectory() as name:
         url = given.url
         if url is None:
@@ -355,7 +247,7 @@ def main() -> None:
         for folder in folders:
             folder.mkdir()
         problems = part_one(url, given.requests, folders[0])
-        problems += part_two(url, given.requests, {tier: unsure_option(tier) for tier in BUDGETS}, folders[1])
+        problems += part_two(url, given.requests, folders[1])
         print(*(problems or ["all held"]), sep="\n")
         if problems:
             raise SystemExit(1)

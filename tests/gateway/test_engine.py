@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from benchmarks import escalation_engine
+from benchmarks import escalation_engine, escalation_total
 from tests.gateway.engines import Counted, Real, ask_all, message_all, real_pages, vllm
 from tests.gateway.gateways import Gateway, encoded, gateway, policy, url_of
 from tests.gateway.upstream import until
@@ -154,5 +154,4 @@ def test_unsure_answers_are_asked_again_as_the_policy_simulated_offline(engine: 
 
 
 def test_the_hard_total_holds_with_second_attempts_under_failures(engine: str, tmp_path: Path) -> None:
-    options = {tier: escalation_engine.unsure_option(tier) for tier in escalation_engine.BUDGETS}
-    assert escalation_engine.part_two(engine, 60, options, tmp_path) == []
+    assert escalation_total.part_two(engine, 60, tmp_path) == []

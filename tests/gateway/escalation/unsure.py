@@ -5,11 +5,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.gateway.gateways import policy
+import httpx
+from tests.gateway.gateways import Gateway, ask, page, policy
 from tests.gateway.upstream import Seen, Wire, honest, usage
 
-from stakes import Policy
+from stakes import Policy, count_tokens
 from stakes.models.base import CONFIDENCE
+from stakes.vision.image.resize import fitted_size
 
 FIRST, SECOND, LOW = 64, 256, 32
 
@@ -64,3 +66,27 @@ class Unsure:
             wire.chunk(b"data: " + json.dumps({**about, "choices": [choice]}).encode() + b"\n\n")
         wire.chunk(b"data: " + json.dumps({**about, "choices": [], "usage": counted}).encode() + b"\n\n")
         return wire.done()
+
+
+def tokens_at(budget: int) -> int:
+    """Of the usual page."""
+    size = fitted_size(*page().size, budget, "qwen2.5-vl")
+    return count_tokens("qwen2.5-vl", size.width, size.height)
+
+
+ONE, BOTH = tokens_at(FIRST), tokens_at(FIRST) + tokens_at(SECOND)
+
+
+def post(front: Gateway, question: str = "What is the total?", *urls: str, **more: Any) -> httpx.Response:
+    return httpx.post(f"{front.base_url}/chat/completions", json=ask(question, *urls, **more), trust_env=False)
+
+
+def text_of(answer: httpx.Response) -> str:
+    return str(answer.json()["choices"][0]["message"]["content"])
+
+
+def spent(front: Gateway) -> float:
+    """Tokens booked, once nothing is reserved any more."""
+    state = front.state()
+    assert state["tokens_reserved"] == 0
+    return state["tokens_spent"]

@@ -18,11 +18,10 @@ from starlette.applications import Starlette
 from tests.gateway.upstream import until
 from tests.models.tiny import image_processor, picture, tiny
 
-from stakes.gateway.escalation.confidence import AnswerReader
 from stakes.gateway.local_server import app as local_server
 from stakes.gateway.local_server.app import create_model_app
 from stakes.gateway.run import running
-from stakes.models.base import Request, confidence_of
+from stakes.models.base import Request
 from stakes.models.endpoint import EndpointVLM
 from stakes.models.endpoint.chat import chat_body
 from stakes.models.local.image_cache import EncodedCache
@@ -75,21 +74,6 @@ def test_an_answer_is_the_models_own_with_an_engines_counts(client: httpx.Client
     assert local.text.startswith(short["choices"][0]["message"]["content"])
     assert MODEL.max_new_tokens == 8
     assert client.get("/v1/models").json()["data"] == [{"id": "tiny", "object": "model", "owned_by": "stakes"}]
-
-
-def test_log_probabilities_are_the_models_own(client: httpx.Client) -> None:
-    """So that a gateway before it computes the confidence that the model has."""
-    (local,) = MODEL.answer([Request(PAGE, "What?", 80)])
-    content = chat(client, body_of(logprobs=True))["choices"][0]["logprobs"]["content"]
-    assert [one["logprob"] for one in content] == pytest.approx(local.logprobs, abs=1e-4)
-    assert confidence_of([one["logprob"] for one in content]) == pytest.approx(local.confidence, abs=1e-4)
-    text = client.post("/v1/chat/completions", json=body_of(logprobs=True, stream=True)).text
-    reader = AnswerReader(streamed=True, strip=True)
-    assert '"logprobs":null' in (reader.feed(text.encode()) + reader.end()).decode()
-    assert reader.confidence == pytest.approx(local.confidence, abs=1e-4)
-    assert chat(client, body_of())["choices"][0]["logprobs"] is None
-    assert client.post("/v1/chat/completions", json=body_of(logprobs=True, top_logprobs=2)).status_code == 400
-    assert client.post("/v1/chat/completions", json=body_of(logprobs="yes")).status_code == 400
 
 
 def test_the_prompt_suffix_is_added_once(client: httpx.Client) -> None:

@@ -70,7 +70,7 @@ class Question:
 
 def questions(count: int) -> list[Question]:
     """Pages larger than every budget, high and low in turn."""
-    found = []
+    found: list[Question] = []
     for family in ("forms", "infographics"):
         for page, question in synthetic.samples(family, "test", (count + 1) // 2, per_page=1):
             encoded, _ = encode_image(Request(page.image, question.text), FAMILY, {})

@@ -48,12 +48,15 @@ class BudgetReport:
     policy: str
     mode: str
     pages: tuple[str, ...] = ()
+    review: bool | None = None
 
     @classmethod
     def of(cls, plan: RequestPlan, mode: str) -> "BudgetReport":
         """The report of a plan."""
         numbers = tuple(plan.budgets), tuple(plan.natives), tuple(plan.predicted), tuple(plan.scales)
-        return cls(plan.tier, plan.why, plan.outcome, *numbers, plan.rules.policy.fingerprint, mode, tuple(plan.pages))
+        about = plan.rules.policy.fingerprint, mode, tuple(plan.pages)
+        review = None if plan.attempts is None else plan.attempts.flagged
+        return cls(plan.tier, plan.why, plan.outcome, *numbers, *about, review)
 
 
 class InlineWorkers(Workers):

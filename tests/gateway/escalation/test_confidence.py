@@ -125,13 +125,15 @@ def test_the_probe_prevents_the_first_second_attempts() -> None:
 
 def test_a_client_without_a_proxy_asks_once_and_says_so() -> None:
     with serving(Unsure()) as upstream, openai.OpenAI(base_url=upstream.url, api_key="k") as plain:
-        client = stakes.wrap(plain, escalating(review=0.6))
+        client: Any = stakes.wrap(plain, escalating(review=0.6))
         assert "NO CONFIDENCE: a client without a proxy asks once; questions of high" in client.stakes.warnings[0]
         raw = client.chat.completions.with_raw_response.create(**ask())
         assert (raw.headers["x-stakes-attempts"], raw.headers["x-stakes-review"]) == ("1", "yes")
         assert "one attempt: a client without a proxy asks once" in raw.headers["x-stakes-why"]
         assert "logprobs" not in upstream.last.json
-        assert client.stakes.state()["tokens_spent"] <= FIRST
+        answer = client.chat.completions.create(**ask())
+        assert answer.stakes.review is True
+        assert client.stakes.state()["tokens_spent"] <= 2 * FIRST
 
 
 def test_the_start_says_what_the_burst_pays_for() -> None:

@@ -23,5 +23,5 @@ def test_log_probabilities_are_the_models_own() -> None:
         assert reader.confidence == pytest.approx(local.confidence, abs=1e-4)
         assert chat(client, body_of())["choices"][0]["logprobs"] is None
         for wrong in ({"top_logprobs": 2}, {"logprobs": "yes"}):
-            body = body_of(**{"logprobs": True, **wrong})
+            body = body_of(logprobs=True) | wrong
             assert client.post("/v1/chat/completions", json=body).status_code == 400

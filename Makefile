@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm test-deploy test-fleet test-fuzz test-engine test-budget test-attacks test-soak soak judge judge-data receipts check bench docs format clean
+.PHONY: demo test test-ray test-browser test-litellm test-deploy test-fleet test-fuzz test-engine test-budget test-escalation test-attacks test-soak soak judge judge-data receipts check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -44,6 +44,10 @@ test-engine: .venv/.dev
 # The hard budget by a real vLLM's own count, 2,000 requests: make test-budget ENGINE=/path/to/vllm-cpu. About ten minutes.
 test-budget: .venv/.dev
 	nice $(PY) benchmarks/budget_engine.py --engine '$(ENGINE)'
+
+# Unsure answers through a gateway and a real vLLM, against the offline simulation, and the hard total: make test-escalation ENGINE=…
+test-escalation: .venv/.dev
+	nice $(PY) benchmarks/escalation_engine.py --engine '$(ENGINE)'
 
 # Attacks on a gateway beside an honest client, which must be answered within 5 s. Four minutes; other load on the machine adds to the stalls.
 test-attacks: .venv/.dev

@@ -41,6 +41,9 @@ def test_every_option_in_the_text_exists() -> None:
     assert used - of_engines <= _options("serve") | _options("calibrate") | _options("doctor")
 
 
+UNSURE = {"x-stakes-attempts", "x-stakes-confidence", "x-stakes-review"}  # of tiers with thresholds
+
+
 def test_every_header_and_metric_is_documented(upstream: Upstream, http: httpx.Client) -> None:
     with gateway(upstream.url) as front:
         headers = http.post(f"{front.base_url}/chat/completions", json=ask()).headers
@@ -49,10 +52,8 @@ def test_every_header_and_metric_is_documented(upstream: Upstream, http: httpx.C
             assert http.get(front.address + path).status_code == 200
     out = TEXT.split("| header out |")[1].split("Errors have")[0]
     sent = {name for name in headers if name.startswith("x-stakes-")}
-    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == sent | {
-        "x-stakes-pages",
-        "x-stakes-box",
-    }  # with PDFs and --trim only
+    seldom = {"x-stakes-pages", "x-stakes-box", *UNSURE}  # with PDFs, --trim, thresholds
+    assert set(re.findall(r"`(x-stakes-[a-z-]+)`", out)) == sent | seldom
     named = set(re.findall(r"`(stakes_\w+)[`{]", TEXT))
     assert named <= there
     assert {one for one in there if one.endswith("_total")} <= named  # no counter is left out

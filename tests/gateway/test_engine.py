@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from benchmarks import escalation_engine, escalation_total
 from tests.gateway.engines import Counted, Real, ask_all, message_all, real_pages, vllm
 from tests.gateway.gateways import Gateway, encoded, gateway, policy, url_of
 from tests.gateway.upstream import until
@@ -145,3 +146,12 @@ def test_vllm_and_transformers_give_the_same_answers(engine: str) -> None:
             print(json.dumps({"transformers": one.text, "vllm": other.text, "tokens": one.realised_tokens}))
     print(f"{sum(same)} of {len(same)} answers are the same")
     assert sum(same) >= 0.97 * len(same)
+
+
+def test_unsure_answers_are_asked_again_as_the_policy_simulated_offline(engine: str, tmp_path: Path) -> None:
+    """Answers, attempts, reviews and tokens, but for confidences within 0.01 of a threshold; 200 in the benchmark."""
+    assert escalation_engine.part_one(engine, 60, tmp_path) == []
+
+
+def test_the_hard_total_holds_with_second_attempts_under_failures(engine: str, tmp_path: Path) -> None:
+    assert escalation_total.part_two(engine, 60, tmp_path) == []

@@ -74,7 +74,7 @@ def test_an_internal_error_follows_the_fail_setting(
     def broken(*_: object) -> object:
         raise RuntimeError("0xdeadbeef is a secret")
 
-    monkeypatch.setattr("stakes.gateway.proxy.fit.fit_image", broken)
+    monkeypatch.setattr("stakes.gateway.proxy.actuators.fit_image", broken)
     for fail, status in (("open", 200), ("closed", 500)):
         with gateway(upstream.url, fail=fail) as front:
             reply = http.post(f"{front.base_url}/chat/completions", json=ask())

@@ -14,7 +14,8 @@ Quality: budgets are the exact optimum (``controller_path``), or those that a ce
     rate = even + (left - stock) / HORIZON                       with more than the stock left: draw it down slowly
     rate = even - (even - smallest) (stock - left) / STOCK       with less: save, down to the smallest budgets
 
-where ``left`` is the allowance and ``stock = min(burst, STOCK)``. As the rate falls, tokens are taken first where they
+where ``left`` is the allowance, with what outstanding grants will return on average of their worst case, and ``stock =
+min(burst, STOCK)``. As the rate falls, tokens are taken first where they
 bring least: the low-cost tiers give way, the most expensive keep theirs. A budget that the allowance cannot pay is cut
 to the largest multiple of STEP that it can. Constants were chosen by simulation: ``benchmarks/controller.py``. Nothing
 here is random or reads a clock: the same calls in the same order give the same grants.
@@ -26,53 +27,22 @@ pay for that, the cut size stays until it pays RETURN times for a larger one (``
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from stakes.budgets.allowance import Allowance, Ledger, MemoryLedger, Traffic
 from stakes.budgets.controller_path import BudgetPath
+from stakes.budgets.options.burst import STOCK, burst_of
+from stakes.budgets.options.grant import Grant, GrantedSize, KnownImage, Wish, reason_of, share
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 
+__all__ = ["STOCK", "Controller", "Grant", "GrantedSize", "KnownImage", "share"]
+
 HORIZON = 4000  # images over which savings are drawn down: longer leaves them unspent, shorter forgets late high tiers
-STOCK = 32  # mean budgets held back against shortage, and the default burst: 3 sigma of an even mix over HORIZON
 PRIOR = 200  # images that the calibration's mix counts for
 STEP = 16  # tokens: cuts of nearly the same size become the same one
 SLACK = 0.2  # of the rate: less changes sizes with every drift, more keeps sizes that the mix no longer warrants
 RETURN = 8  # times that the allowance must pay for a larger size before a cut ends: less gives it to one image in ten
 WALK = 64  # steps along the path that one image pays for; the path of 4 tiers and 13 budgets has at most 48
-
-
-class GrantedSize(NamedTuple):
-    """What one image was granted: the tier, the budget planned for it, and that after sharing by native size.
-
-    ``cut``: what the allowance paid for where that was less; else 0.
-    """
-
-    tier: str
-    planned: int
-    budget: int
-    cut: int = 0
-
-
-class KnownImage(NamedTuple):
-    """An image that can come again: its place, evenly spread from 0 to 1, and what it was granted before."""
-
-    place: float
-    before: GrantedSize | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Grant:
-    """Budgets for the images of one request, in their order, until it is settled or cancelled.
-
-    ``sizes``: what each image may ask for again; empty where its budget was not the tier's.
-    """
-
-    tier: str
-    budgets: tuple[int, ...]
-    reason: str
-    sizes: tuple[GrantedSize, ...] = ()
 
 
 class Controller:
@@ -91,6 +61,7 @@ class Controller:
         self._every = 1 + len(self._path.steps) // WALK
         self._outstanding: dict[Grant, float] = {}  # the tokens that its tier gives, whatever native or kept sizes
         self._solutions = self._kept = 0
+        self._returning = 0.0  # reserved for second attempts, beyond what grants take on average
         self._solve()
 
     @classmethod
@@ -109,8 +80,7 @@ class Controller:
         out no extra tokens (at most the sum of the means in force, plus the largest burst so far). ``ledger``: makes
         the ledger from the burst, where there is no controller before.
         """
-        burst = policy.burst if burst is None else burst
-        burst = STOCK * policy.mean_budget if burst is None else burst
+        burst = burst_of(policy, burst)
         if isinstance(burst, bool) or not isinstance(burst, int) or burst < 0:
             raise BadInput(f"a burst is a whole number of tokens from 0, not {burst!r}")
         if after is None:
@@ -121,12 +91,18 @@ class Controller:
             return follower
 
     def grant(
-        self, tier: str, natives: Sequence[int], wanted: int | None = None, known: Sequence[KnownImage | None] = ()
+        self,
+        tier: str,
+        natives: Sequence[int],
+        wanted: int | None = None,
+        known: Sequence[KnownImage | None] = (),
+        second: bool = False,
     ) -> Grant:
         """Budgets for a request's images, by the tokens that each takes at full size.
 
         ``wanted``: the budget of each image, in place of its tier's. ``known``: one for each image, None for one that
-        never comes again. The total holds whatever is asked for.
+        never comes again. ``second``: reserve a second attempt too, where the tier escalates and the allowance pays
+        for all images. The total holds whatever is asked for.
         """
         index = self._index.get(tier)
         if index is None:
@@ -135,7 +111,11 @@ class Controller:
             raise BadInput(f"a grant is for images of at least one token each, not {list(natives)}")
         kept_before = [image.before.budget for image in known if image and image.before]
         largest = max(self._path.largest[index] if wanted is None else wanted, *kept_before, 0)
-        self._allowance.rebalance(self._most_excess(natives, largest))
+        escalation = self._path.escalations[index] if second and wanted is None else None
+        if escalation is None:
+            self._allowance.rebalance(self._most_excess(natives, largest))
+        else:  # both attempts, none of them above the native size
+            self._allowance.rebalance(self._most_excess([2 * native for native in natives], sum(escalation)))
         with self._allowance.lock:
             self._traffic.see(index, len(natives))
             if sum(self._traffic.seen) >= self._every:
@@ -149,12 +129,38 @@ class Controller:
             budgets = tuple(self._allowance.cut(share(paid, natives, kept), self._mean))
             sizes = tuple(wish.size(tier, *two) for wish, *two in zip(wishes, whole, budgets, strict=True))
             held = sum(wish.kept is not None and wish.kept.planned != wish.drawn for wish in wishes)
-            grant = Grant(tier, budgets, _reason(sum(whole), budgets, natives, held), sizes if wanted is None else ())
-            self._allowance.reserve(budgets, self._mean)
+            reason = reason_of(sum(whole), budgets, natives, held)
+            again: tuple[int, ...] = ()
+            if escalation is not None:
+                planned = wishes[0].again and sum(budgets) == sum(whole)
+                again, note = self._second(budgets, natives, escalation[1], planned)
+                reason = "; ".join(filter(None, (reason, note)))
+            remembered = wanted is None and not self._path.escalations[index]
+            grant = Grant(tier, budgets, reason, sizes if remembered else (), again)
+            self._allowance.reserve(grant.reserved, self._mean)
             plan, pairs = self._solution.mean(index), zip(wishes, paid, strict=True)  # beyond it, others must save
-            self._outstanding[grant] = sum(plan if one.kept and one.planned == part else part for one, part in pairs)
+            mean = sum(plan if one.kept and one.planned == part else part for one, part in pairs)
+            self._outstanding[grant] = self._path.largest[index] * len(budgets) if again else mean
+            self._returning += sum(grant.reserved) - self._outstanding[grant] if again else 0
             self._kept += held
             return grant
+
+    def _second(
+        self, budgets: Sequence[int], natives: Sequence[int], to: int, planned: bool
+    ) -> tuple[tuple[int, ...], str]:
+        """The budgets of a second attempt of all images, or none and why: it reserves both attempts of each image.
+
+        ``planned``: the rate pays for it, on average.
+        """
+        again = tuple(share([to] * len(natives), natives))
+        if again == tuple(budgets):
+            return (), ""  # the first attempt sees the native sizes already
+        if not planned:
+            return (), "one attempt: the mean does not pay for a second now"
+        both = [one + other for one, other in zip(budgets, again, strict=True)]
+        if self._allowance.cut(both, self._mean) != both:
+            return (), f"one attempt: the allowance does not pay for a second of {sum(again)} tokens"
+        return again, ""
 
     def settle(self, grant: Grant, spent: int | Sequence[int]) -> None:
         """Record the tokens of the fitted images, each at most its budget, or their sum; the rest goes back."""
@@ -163,14 +169,21 @@ class Controller:
                 raise BadInput(
                     "this grant was settled or cancelled before, or is another controller's; settle each once"
                 )
-            total = self._allowance.settle(grant.budgets, self._mean, spent)
-            self._traffic.settle(len(grant.budgets), self._outstanding.pop(grant), total)
+            total = self._allowance.settle(grant.reserved, self._mean, spent)
+            self._traffic.settle(len(grant.budgets), self._release(grant), total)
 
     def cancel(self, grant: Grant) -> None:
         """Cancel a grant whose images were never used; one already settled or cancelled stays as it is."""
         with self._allowance.lock:
-            if self._outstanding.pop(grant, None) is not None:
-                self._allowance.reserve(grant.budgets, self._mean, undo=True)
+            if grant in self._outstanding:
+                self._release(grant)
+                self._allowance.reserve(grant.reserved, self._mean, undo=True)
+
+    def _release(self, grant: Grant) -> float:
+        """What was planned for a grant that ends now."""
+        planned = self._outstanding.pop(grant)
+        self._returning -= sum(grant.reserved) - planned if grant.second else 0
+        return planned
 
     def state(self) -> dict[str, float]:
         """For the metrics: totals since the start, and the budget (on average) and share of each tier."""
@@ -182,6 +195,7 @@ class Controller:
                 "images_kept": self._kept,
                 "tokens_granted": total.granted,
                 "tokens_spent": total.spent,
+                "tokens_reserved": total.reserved,
                 "mean": (total.spent + total.reserved) / total.images if total.images else 0.0,
                 "mean_budget": self._mean,
                 "burst": total.burst,
@@ -193,7 +207,7 @@ class Controller:
 
     def _solve(self) -> None:
         """Compute the budgets for the current mix and allowance."""
-        mix, left, most = self._traffic.update(), self._allowance.left, STOCK * self._mean
+        mix, left, most = self._traffic.update(), self._allowance.left + self._returning, STOCK * self._mean
         stock = min(self._allowance.burst, most)
         even = self._mean * self._traffic.planned / max(1.0, self._traffic.taken)
         rate = even + (left - stock) / HORIZON
@@ -204,12 +218,16 @@ class Controller:
         self._solution = self._path.solve(mix, rate)
         self._solutions += 1
 
-    def _wish(self, index: int, image: KnownImage | None, wanted: int | None) -> "_Wish":
-        """What one image of a request of this tier should get."""
-        drawn, before = self._draw(index, image) if wanted is None else wanted, image.before if image else None
+    def _wish(self, index: int, image: KnownImage | None, wanted: int | None) -> Wish:
+        """What one image of a request of this tier should get; a tier that escalates keeps no sizes."""
+        drawn = self._draw(index, image) if wanted is None else wanted
+        if wanted is None and (escalation := self._path.escalations[index]) is not None:
+            first = min(drawn, escalation[0])
+            return Wish(first, None, first, first, again=drawn > first)
+        before = image.before if image else None
         kept = before if image and before and self._stays(image.place, before) else None
         planned = kept.budget if kept else drawn
-        return _Wish(drawn, kept, planned, self._uncut(before.cut, planned) if before else planned)
+        return Wish(drawn, kept, planned, self._uncut(before.cut, planned) if before else planned)
 
     def _stays(self, place: float, size: GrantedSize) -> bool:
         """Whether an image keeps its size: it would get no less at a somewhat higher rate, and no more at a lower."""
@@ -246,48 +264,3 @@ class Controller:
             return solution.budgets[index]
         self._credit[index] -= 1
         return solution.upper
-
-
-class _Wish(NamedTuple):
-    """What one image should get: by the plan's draw, by the size it keeps, the one that counts, and after a cut."""
-
-    drawn: int
-    kept: GrantedSize | None
-    planned: int
-    asked: int
-
-    def size(self, tier: str, whole: int, budget: int) -> GrantedSize:
-        """What it may ask for again, once it was granted ``budget`` of ``whole``."""
-        tier, planned = (self.kept.tier, self.kept.planned) if self.kept else (tier, self.drawn)
-        return GrantedSize(tier, planned, whole, budget if budget < whole else 0)
-
-
-def share(budgets: Sequence[int], natives: Sequence[int], fixed: Sequence[bool] = ()) -> list[int]:
-    """Share one request's budgets among its images: none takes more than its native tokens.
-
-    What that leaves over goes to the larger images in proportion to the tokens that they lack, and never beyond those.
-    Images whose size is ``fixed`` neither give nor take.
-    """
-    shares = [min(budget, native) for budget, native in zip(budgets, natives, strict=True)]
-    free = [i for i in range(len(shares)) if not (fixed and fixed[i])]
-    lacks = {i: natives[i] - shares[i] for i in free}
-    lacking = sum(lacks.values())
-    over = min(sum(budgets[i] - shares[i] for i in free), lacking)
-    if not over:
-        return shares
-    before = 0
-    for i, lack in lacks.items():
-        shares[i] += (before + lack) * over // lacking - before * over // lacking
-        before += lack
-    return shares
-
-
-def _reason(planned: int, budgets: Sequence[int], natives: Sequence[int], held: int) -> str:
-    """Why these budgets, in a few words; empty where they are the tier's own. ``held``: images of an earlier size."""
-    if sum(budgets) < planned:
-        return f"{planned} tokens cut to {sum(budgets)} by the allowance"
-    if sum(budgets) == sum(natives):
-        return "native size fits"
-    if held:
-        return "size kept from an earlier request"
-    return "budgets shared by native size" if len(budgets) > 1 else ""

@@ -33,7 +33,8 @@ from stakes.budgets.curve import Curve, above_floor
 from stakes.budgets.digests import edited_parts
 from stakes.budgets.harm import uniform_of, within_limits
 from stakes.budgets.hull import Menu, lower_hull
-from stakes.budgets.policy import Policy
+from stakes.budgets.options.grant import escalated_curve, mean_tokens
+from stakes.budgets.policy import Policy, TierPlan
 from stakes.errors import BadInput, InfeasibleBudget
 
 
@@ -62,11 +63,22 @@ def certified_budgets(policy: Policy) -> dict[str, CertifiedBudgets] | None:
     return {tier: CertifiedBudgets(min(least[tier], budget), budget, more) for tier, budget in policy.budgets.items()}
 
 
-def _uncalibrated(policy: Policy, budget: int) -> tuple[int, ...]:
-    """The budgets of a tier that was not measured: the floor and its own, or the entries of the menu up to its own."""
+def _uncalibrated(policy: Policy, plan: TierPlan) -> tuple[int, ...]:
+    """The budgets of a tier that was not measured: the floor and its own, or the entries of the menu up to its own.
+
+    Of one that escalates also what both attempts take on average.
+    """
+    twice = () if plan.escalate is None else (mean_tokens(plan),)
     if policy.menu is None:
-        return tuple(sorted({policy.floor, budget}))
-    return tuple(entry for entry in policy.menu if policy.floor <= entry <= budget) or (budget,)
+        return (*sorted({policy.floor, plan.budget}), *twice)
+    return (*([entry for entry in policy.menu if policy.floor <= entry <= plan.budget] or [plan.budget]), *twice)
+
+
+def _stages(certified: CertifiedBudgets, curve: Curve, plan: TierPlan) -> list[Curve]:
+    """The stages of a certified tier; one that escalates ships both attempts, and nothing beyond them."""
+    if plan.escalate is not None:
+        certified = CertifiedBudgets(certified.ceiling, curve.budgets[-1], more=False)
+    return certified.stages(curve)
 
 
 def _permitted(
@@ -126,6 +138,8 @@ class BudgetPath:
     grids: tuple[tuple[int, ...], ...]
     limited: frozenset[str] = frozenset()
     """Tiers that get no budget beside their grid's: those with a harm limit, and all where a menu has the budgets."""
+    escalations: tuple[tuple[int, int] | None, ...] = ()
+    """By tier, the budgets of both attempts, and its last step leads to their mean tokens; None: one attempt."""
 
     @classmethod
     def of(cls, policy: Policy) -> "BudgetPath":
@@ -141,8 +155,9 @@ class BudgetPath:
             curves = above_floor(curves, policy.floor)
             certified = certified_budgets(policy)
             curves = _permitted(policy, curves, certified)
+            curves = {name: escalated_curve(curve, policy.tiers[name]) for name, curve in curves.items()}
             for tier, (name, curve) in enumerate(curves.items()):
-                stages = certified[name].stages(curve) if certified else [curve]
+                stages = _stages(certified[name], curve, policy.tiers[name]) if certified else [curve]
                 for stage, part in enumerate(stages):
                     to_end = stage < len(stages) - 1  # a certified budget is reached even where errors do not fall
                     ranked += [(stage, -costs[tier] * fall, step) for fall, step in _hull_steps(tier, part, to_end)]
@@ -150,7 +165,7 @@ class BudgetPath:
         else:
             if policy.max_harm:
                 raise BadInput("harm limits are kept by the tiers' curves, and this policy lacks some; calibrate again")
-            grids = tuple(_uncalibrated(policy, budget) for budget in policy.budgets.values())
+            grids = tuple(_uncalibrated(policy, plan) for plan in policy.tiers.values())
             ranked = [(0, -costs[tier], Step(tier, *two)) for tier, grid in enumerate(grids) for two in pairwise(grid)]
         for name, grid in zip(policy.tiers, grids, strict=True):
             if grid[0] > policy.mean_budget:
@@ -161,7 +176,8 @@ class BudgetPath:
         ranked.sort(key=lambda one: one[:2])  # stable: a tier's own steps keep their order
         steps = tuple(step for *_, step in ranked)
         limited = frozenset(policy.tiers if policy.menu else policy.max_harm or {})
-        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), steps, grids, limited)
+        attempts = tuple((o.budget, o.escalate.to) if o.escalate else None for o in policy.options.values())
+        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), steps, grids, limited, attempts)
 
     def solve(self, mix: Sequence[float], mean: float) -> PathPoint:
         """The optimum for shares ``mix`` of the tiers (they sum to 1) that spends ``mean`` tokens per image."""

@@ -118,9 +118,10 @@ class Policy(BaseModel):
         """Refuse what this version would have to ignore."""
         for tier, plan in self.tiers.items():
             if plan.predictor is not None:
+                value = json.dumps(plan.predictor, default=str)
                 raise BadInput(
-                    f"predictor of tier {tier!r} is {json.dumps(plan.predictor, default=str):.60}, which this version of "
-                    "stakes cannot do; set it to null, or use the policy with the version that made it"
+                    f"predictor of tier {tier!r} is {value:.60}, which this version of stakes cannot do; set it to "
+                    "null, or use the policy with the version that made it"
                 )
 
     def _check_options(self) -> None:

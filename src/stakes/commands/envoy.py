@@ -71,7 +71,7 @@ def envoy(
         ledger_source(settings.ledger, settings.shared),
         settings.burst,
     )
-    decisions = InProcess(settings, served, Workers(settings.limits))
+    decisions = InProcess(settings, served, Workers(settings.limits), front="Envoy does not send answers here")
 
     def ready(bound: int) -> None:
         logs.write_to_stderr()

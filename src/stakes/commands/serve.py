@@ -83,6 +83,7 @@ def serve(
     Example: stakes serve --policy policy.json --upstream http://127.0.0.1:8000/v1
     """
     try:
+        from stakes.budgets.options.burst import option_notes
         from stakes.gateway import run
         from stakes.gateway.monitoring import logs
         from stakes.gateway.proxy.actuators import trim_warnings
@@ -100,7 +101,7 @@ def serve(
 
         def ready(here: str) -> None:
             logs.write_to_stderr()
-            notes = settings.notes()
+            notes = [*settings.notes(), *option_notes(made.policy(), settings.burst)]
             if policy is not None and mean_budget is not None:
                 notes.append(f"keeps a mean of {mean_budget} tokens (--mean-budget) in place of the policy file's")
             notes += [f"warning: {sentence}" for sentence in trim_warnings(made.policy(), settings)]

@@ -21,6 +21,7 @@ from stakes.calibration.certify.drift import ALPHA, Conditions
 from stakes.errors import StakesError
 from stakes.gateway.decision import DecideEndpoint
 from stakes.gateway.endpoints import Endpoints
+from stakes.gateway.escalation.confidence import UpstreamConfidence, not_asked
 from stakes.gateway.monitoring import dashboard
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
@@ -139,7 +140,8 @@ class Gateway:
         )
         self.upstream = Upstream(settings, self.authenticator, self.metrics)
         self.workers = Workers(settings.limits)
-        self.preparer = Preparer(settings, served, self.workers, self.metrics, log)
+        self.confidence = UpstreamConfidence(report=self._no_confidence)
+        self.preparer = Preparer(settings, served, self.workers, self.metrics, log, self.confidence)
         shadow = (
             Shadow(settings, served, self.upstream, self.metrics, log, conditions, ALPHA / step)
             if settings.shadow
@@ -173,8 +175,8 @@ class Gateway:
             tasks.append(asyncio.create_task(self._watch_secrets(), name="watch of keys"))
         self._on_hangup(self._reload_all)
         if settings.probe:
-            family = self.served.rules.policy.family
-            probing = probe_until_known(lambda: probe(settings, self.upstream, self.preparer, family), self._probed)
+            policy = self.served.rules.policy
+            probing = probe_until_known(lambda: probe(settings, self.upstream, policy), self._probed)
             tasks.append(asyncio.create_task(probing, name="probe"))
         if settings.keep_undecided:
             tasks.append(asyncio.create_task(self.monitors.undecided.sweep(), name="retention"))
@@ -266,6 +268,14 @@ class Gateway:
         self.metrics.probe.set({True: 1, False: 0, None: -1}[result.follows])
         level = {True: logging.INFO, False: logging.ERROR, None: logging.WARNING}[result.follows]
         self.monitors.log.write(result.sentence, level)
+        if result.confidence is not None:
+            self.metrics.confidence.set(result.confidence)
+            self.confidence.probed(result.confidence)
+
+    def _no_confidence(self, why: str) -> None:
+        self.metrics.confidence.set(0)
+        why = f"the upstream gives no log-probabilities ({why})"
+        self.monitors.log.write(not_asked(self.served.rules.policy, why) or why, logging.ERROR)
 
     def _cap_ignored(self, sentence: str) -> None:
         self._probed(ProbeResult(False, sentence))

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.pages import keep_cap
-from stakes.gateway.proxy.actuators import trims
+from stakes.gateway.proxy.actuators import fit_images, trims
 from stakes.gateway.proxy.checks import parse_within
 from stakes.gateway.proxy.clients import Authenticator, Client
 from stakes.gateway.proxy.decide import GROUNDING, RequestPlan, TierChoice, choose_tier, images_digest
@@ -122,7 +122,7 @@ class DecideEndpoint:
                 plan.ask_grant(choice, [image.limit for image in images])
                 if (cap := self._settings.max_request_tokens) is not None:
                     keep_cap(plan, images, cap)
-                fitted = self._preparer.fit(call, call.images, images, plan.budgets, family, True)[1]
+                fitted = fit_images(self._settings, call, call.images, images, plan.budgets, family, True)[1]
             plan.predicted = [one.tokens for one in fitted]
             if book:
                 plan.take()

@@ -38,11 +38,13 @@ class Endpoints:
         """Whether requests can be served, and what the probe found."""
         gateway = self._gateway
         ready, why = await gateway.readiness.check()
-        fingerprint = gateway.served.rules.policy.fingerprint
+        policy = gateway.served.rules.policy
         about: dict[str, Any] = {
-            "ready": ready, "why": why, "mode": gateway.settings.mode, "policy": fingerprint,
+            "ready": ready, "why": why, "mode": gateway.settings.mode, "policy": policy.fingerprint,
             "tokens_follow": gateway.probe_result.follows, "probe": gateway.probe_result.sentence,
         }  # fmt: skip
+        if not policy.fixed:
+            about["confidence_given"] = gateway.confidence.given
         return JSONResponse(about, 200 if ready else 503)
 
     async def metrics(self, request: Request) -> Response:

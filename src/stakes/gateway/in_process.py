@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 from stakes.budgets.policy import Policy
+from stakes.gateway.escalation.confidence import UpstreamConfidence, not_asked
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.proxy.decide import RequestPlan, may_have_read
 from stakes.gateway.proxy.fit import Preparer
@@ -49,13 +50,15 @@ class BudgetReport:
     mode: str
     pages: tuple[str, ...] = ()
     boxes: tuple[Bounds, ...] = ()
+    review: bool | None = None
 
     @classmethod
     def of(cls, plan: RequestPlan, mode: str) -> "BudgetReport":
         """The report of a plan."""
         numbers = tuple(plan.budgets), tuple(plan.natives), tuple(plan.predicted), tuple(plan.scales)
-        policy, more = plan.rules.policy.fingerprint, (tuple(plan.pages), tuple(plan.boxes))
-        return cls(plan.tier, plan.why, plan.outcome, *numbers, policy, mode, *more)
+        about = plan.rules.policy.fingerprint, mode, tuple(plan.pages), tuple(plan.boxes)
+        review = None if plan.attempts is None else plan.attempts.flagged
+        return cls(plan.tier, plan.why, plan.outcome, *numbers, *about, review)
 
 
 class InlineWorkers(Workers):
@@ -77,7 +80,8 @@ class InProcess:
     """The decisions of one wrapped client: its policy, its total, and counts of what happened.
 
     ``checks``: how often the server's count of image tokens agreed, differed or was unknown, of responses that were not
-    streamed. ``passed``: refusals that were not enforced, by code. ``warnings``: of an engine that ignores budgets.
+    streamed. ``passed``: refusals that were not enforced, by code. ``warnings``: of an engine that ignores budgets, and
+    of a policy with thresholds, because answers are not read here (``front``: why not).
     """
 
     settings: Settings
@@ -86,12 +90,17 @@ class InProcess:
     checks: Counter[str] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
+    front: str = "a client without a proxy asks once"
     _lock: Lock = field(default_factory=Lock, repr=False)
     _checked: float = field(default_factory=time.monotonic, repr=False)
 
     def __post_init__(self) -> None:
         self._caps = CapCheck(PARAMETERS[self.settings.actuator])
-        self._preparer = Preparer(self.settings, self.served, self.workers, self, Log())
+        confidence = UpstreamConfidence(self.front)
+        self._preparer = Preparer(self.settings, self.served, self.workers, self, Log(), confidence)
+        if sentence := not_asked(self.policy, self.front):
+            self.warnings.append(sentence)
+            Log().write(sentence, logging.WARNING)
 
     @property
     def policy(self) -> Policy:

@@ -27,6 +27,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 from stakes.gateway.app import check_policy
+from stakes.gateway.escalation.confidence import UpstreamConfidence, not_asked
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.proxy.decide import RequestPlan
@@ -47,6 +48,7 @@ SAYS = ("response_format", "text", "tools", "tool_choice", "instructions", "extr
 APIS: Mapping[str, Api] = {
     "completion": "chat", "acompletion": "chat", "responses": "responses", "aresponses": "responses",
 }  # fmt: skip
+_FRONT = "a hook does not see answers"
 _UNUSED = "http://upstream.invalid/v1"  # LiteLLM calls the upstream itself
 LONGEST_S = 1800.0  # after this time a request without a reported answer counts as spent, so that the total holds
 
@@ -67,7 +69,10 @@ class Stakes(CustomLogger):  # type: ignore[misc]
         for sentence in policy_warnings(self.served.rules.policy):
             log.write(sentence, logging.WARNING)
         self._workers = Workers(self.settings.limits)
-        self._preparer = Preparer(self.settings, self.served, self._workers, self.metrics, log)
+        if sentence := not_asked(self.served.rules.policy, _FRONT):
+            log.write(sentence, logging.WARNING)
+        confidence = UpstreamConfidence(_FRONT)
+        self._preparer = Preparer(self.settings, self.served, self._workers, self.metrics, log, confidence)
         self._plans: OrderedDict[str, tuple[float, RequestPlan]] = OrderedDict()  # by LiteLLM's id of the call
         self._checked = time.monotonic()
 

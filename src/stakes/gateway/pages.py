@@ -30,6 +30,9 @@ def keep_cap(plan: RequestPlan, images: Sequence[MeasuredImage], cap: int) -> No
     if sum(shares) < sum(plan.budgets):
         plan.why = f"{plan.why}; {sum(plan.budgets)} tokens shared down to {cap}, the most for a request"
     plan.budgets = shares
+    if plan.attempts is not None and sum(shares) + sum(plan.attempts.second) > cap:
+        plan.attempts.second = ()
+        plan.why = f"{plan.why}; one attempt: two would take more than {cap} tokens, the most for a request"
 
 
 def share_cap(images: Sequence[MeasuredImage], budgets: Sequence[int], cap: int, floor: int) -> Sequence[int]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from stakes.budgets.controller import Controller
 from stakes.budgets.controller_path import certified_budgets
 from stakes.budgets.digests import edited_parts
+from stakes.budgets.options.burst import check_burst
 from stakes.budgets.policy import Policy
-from stakes.errors import BadInput, StakesError
+from stakes.errors import StakesError
 from stakes.gateway.accounts import Accounts, CommonLedger, LocalLedger, merge_controllers
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.proxy.clients import Client
@@ -58,17 +59,13 @@ class Rules:
         burst: int | None = None,
     ) -> "Rules":
         """The rules of a policy; they continue the total of ``after``, so that swapping files saves no tokens."""
-        if not policy.fixed:
-            raise BadInput(
-                "this policy asks again or hands over to a person where an answer is unsure, which this gateway does "
-                "not do yet; calibrate with --no-escalate and without --review-cost"
-            )
         made: list[CommonLedger] = []
 
         def make(burst: int) -> CommonLedger:
             made.append(ledger(burst))
             return made[0]
 
+        check_burst(policy, burst)
         controller = Controller.from_policy(policy, burst, after=after.controller if after else None, ledger=make)
         common = after.accounts.ledger if after else made[0]
         return cls(policy, controller, Accounts(policy, common, after.accounts if after else None))

@@ -64,6 +64,7 @@ class Answer:
     ``timings``: milliseconds by stage (encoder, selector, prefill, decode, host); prefill and decode are this request's
     equal share of its batch, and an image that was encoded before costs 0. ``confidence``: the ``CONFIDENCE`` of the
     text, higher is surer; None where the model gives none. Its last digits depend on the batch, so it is not compared.
+    ``logprobs``: of its tokens and of the end token, from local models.
     """
 
     text: str
@@ -76,6 +77,7 @@ class Answer:
     layer_tokens: float = 0.0
     encoder_tokens: int = 0
     confidence: float | None = field(default=None, compare=False)
+    logprobs: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
 
 def confidence_of(logprobs: Sequence[float]) -> float | None:
@@ -86,6 +88,17 @@ def confidence_of(logprobs: Sequence[float]) -> float | None:
     """
     mean = sum(logprobs) / len(logprobs) if logprobs else math.nan
     return None if math.isnan(mean) else round(math.exp(min(0.0, mean)), 6)
+
+
+def choice_logprobs(choice: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """The log-probability of each token of a chat completion's choice, or of a chunk of one; None without any.
+
+    vLLM lists the end token too, OpenAI does not.
+    """
+    try:
+        return tuple(float(token["logprob"]) for token in choice["logprobs"]["content"])
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 @runtime_checkable

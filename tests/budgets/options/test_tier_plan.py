@@ -9,7 +9,6 @@ from stakes import BadInput, Curve, Policy
 from stakes.budgets.digests import edited_parts, sealed
 from stakes.budgets.options.tier_plan import Escalation, OptionEvidence, TierOption
 from stakes.budgets.policy import TierPlan
-from stakes.gateway.reload import Rules
 from stakes.models.base import CONFIDENCE
 
 CURVE = Curve([32, 304, 576], [0.9, 0.3, 0.1], 300)
@@ -87,9 +86,3 @@ def test_a_changed_threshold_ends_the_certificate_and_an_old_certificate_stays_v
     assert edited_parts(plain.model_copy(update={"certificate": older})) == []
     tiers = {**plain.tiers, "high": TierPlan(cost=5, budget=304, curve=CURVE, review_below=0.5)}
     assert edited_parts(plain.model_copy(update={"tiers": tiers})) == ["thresholds"]
-
-
-def test_a_gateway_that_asks_once_refuses_a_policy_that_asks_twice() -> None:
-    with pytest.raises(BadInput, match="asks again or hands over .* calibrate with --no-escalate"):
-        Rules.of(_policy(escalate={"to": 576, "below": 0.9}))
-    Rules.of(_policy())

@@ -124,8 +124,15 @@ class ModelWorker:
                 image, output = answer.realised_tokens, length if answer.truncated else 1 + len(ids)
                 prompt, left_out = text_tokens[i] + image, requests[i].left_out
                 sure = answer.confidence, unsure(self.name, answer.confidence)
-                completions[i] = Completion(answer.text, answer.truncated, prompt, image, output, left_out, *sure)
+                each = self._logprobs(ids, answer.logprobs) if requests[i].logprobs else None
+                completions[i] = Completion(answer.text, answer.truncated, prompt, image, output, left_out, *sure, each)
         return [completions[i] for i in range(len(requests))]
+
+    def _logprobs(self, ids: Sequence[int], logprobs: Sequence[float]) -> tuple[tuple[str, float], ...]:
+        """The tokens of an answer, the end token included, with their log-probabilities."""
+        texts = [self.model.processor.tokenizer.decode([one]) for one in ids]
+        known = len(logprobs) - len(texts) in (0, 1)
+        return tuple(zip([*texts, ""] if known else [""] * len(logprobs), logprobs, strict=False))
 
     def _with_budget(self, question: Question) -> Question:
         """A size on the family's grid becomes its own budget, so that fitting does not change the image."""

@@ -45,7 +45,8 @@ class Completion:
     """An answer and its usage. ``prompt_tokens`` include ``image_tokens``; ``output_tokens`` include the end token.
 
     ``left_out``: images of earlier turns that the model did not read. ``confidence``, ``warning``: as ``Answer`` and
-    ``models.embedded`` have them.
+    ``models.embedded`` have them. ``logprobs``: of each token and of the end token, where they were asked for; a text
+    is empty where the answer splits into other tokens than it was generated from.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Completion:
     left_out: int = 0
     confidence: float | None = None
     warning: str | None = None
+    logprobs: tuple[tuple[str, float], ...] | None = None
 
     @property
     def total_tokens(self) -> int:
@@ -86,7 +88,7 @@ def completion_reply(api: Api, model: str, answer: Completion, *, stream: bool, 
 def chat_completion(model: str, answer: Completion) -> dict[str, Any]:
     """The body of a whole chat completion."""
     message = {"role": "assistant", "content": answer.text}
-    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(answer), "logprobs": None}
+    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(answer), "logprobs": _logprobs(answer)}
     head = _chat_head(model, "chat.completion")
     return {**head, "choices": [choice], "usage": _chat_usage(answer), **answer.extension()}
 
@@ -98,6 +100,8 @@ def chat_events(model: str, answer: Completion, *, with_usage: bool) -> Iterator
     deltas: list[dict[str, str]] = [{"role": "assistant"}, {"content": answer.text}, {}]
     for delta in deltas:
         choice = {"index": 0, "delta": delta, "finish_reason": None if delta else _finish_reason(answer)}
+        if "content" in delta:
+            choice["logprobs"] = _logprobs(answer)
         extension = {} if delta else answer.extension()
         yield f"data: {json.dumps({**head, 'choices': [choice], **usage, **extension})}\n\n"
     if with_usage:
@@ -107,6 +111,13 @@ def chat_events(model: str, answer: Completion, *, with_usage: bool) -> Iterator
 
 def _chat_head(model: str, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
+
+
+def _logprobs(answer: Completion) -> dict[str, Any] | None:
+    if answer.logprobs is None:
+        return None
+    rest = {"bytes": None, "top_logprobs": list[Any]()}
+    return {"content": [{"token": token, "logprob": value, **rest} for token, value in answer.logprobs]}
 
 
 def _chat_usage(answer: Completion) -> dict[str, Any]:

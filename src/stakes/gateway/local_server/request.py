@@ -41,7 +41,7 @@ UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "n": (1, None),
     "stop": (None, []),
     "tools": (None, []),
-    "logprobs": (None, False),
+    "top_logprobs": (None, 0),
     "response_format": (None, {"type": "text"}),
     "mm_processor_kwargs": (None, {}),
     "repetition_penalty": (1, None),
@@ -67,6 +67,7 @@ class ApiRequest:
     stream: bool
     stream_usage: bool
     left_out: int = 0
+    logprobs: bool = False
 
 
 def read_request(body: Any, model: str, api: Api = "chat") -> ApiRequest:
@@ -87,11 +88,12 @@ def read_request(body: Any, model: str, api: Api = "chat") -> ApiRequest:
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise _invalid(f"{named} is {limit!r:.80}; give a whole number of at least 1")
     stream, options = body.get("stream") or False, body.get("stream_options") or {}
-    if not isinstance(stream, bool) or not isinstance(options, dict):
-        raise _invalid("stream is true or false, and stream_options an object")
+    logprobs = body.get("logprobs") or False
+    if not isinstance(stream, bool) or not isinstance(options, dict) or not isinstance(logprobs, bool):
+        raise _invalid("stream is true or false, as logprobs is, and stream_options an object")
     image, text, left_out = find_question(body.get(messages))
     question = Request(_decode(image), text.removesuffix(SUFFIX))
-    return ApiRequest(question, limit, stream, options.get("include_usage") is True, left_out)
+    return ApiRequest(question, limit, stream, options.get("include_usage") is True, left_out, logprobs)
 
 
 def find_question(messages: Any) -> tuple[dict[str, Any], str, int]:

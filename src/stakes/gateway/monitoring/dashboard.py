@@ -101,6 +101,8 @@ def state(counts: Counts, rules: Rules, controller: Mapping[str, float]) -> dict
     for labels, value in counts["tokens"]:
         tokens[labels["tier"]][labels["kind"]] = value
     images = {labels["tier"]: value for labels, value in counts["images"]}
+    again = {labels["tier"]: value for labels, value in counts["attempts"] if labels["result"] == "answered"}
+    flagged = {labels["tier"]: value for labels, value in counts["flagged"]}
     outcomes: dict[str, float] = defaultdict(float)
     for labels, value in counts["requests"]:
         outcomes[labels["outcome"]] += value
@@ -118,6 +120,8 @@ def state(counts: Counts, rules: Rules, controller: Mapping[str, float]) -> dict
                 "budget": policy.tiers[name].budget if name in policy.tiers else None,
                 "budget_now": controller.get(f"budget_{name}"),
                 "images": images.get(name, 0),
+                "asked_again": again.get(name, 0),
+                "flagged": flagged.get(name, 0),
                 **tokens[name],
             }
             for name in names

@@ -57,6 +57,14 @@ class Metrics:
         )
         about += "clients or groups, or --shadow-window seconds apart, are independent."
         self.alarms = gauge("alarm", about, "condition", "tier")
+        about = "Answers of tiers that escalate or review: sure, answered (again), unpaid, failed, too long, not asked."
+        self.attempts = counter("attempts", about, "tier", "result")
+        self.flagged = counter("flagged", "Answers that a person should review, by tier.", "tier")
+        self.first_attempt = histogram("first_attempt_seconds", "Request received to first attempt answered, if held.")
+        self.attempts_in_flight = gauge("attempts_in_flight", "Requests waiting for an attempt.", "attempt")
+        about = "Whether the upstream gives log-probabilities: 1 yes, 0 no, -1 unknown."
+        self.confidence = gauge("confidence_given", about)
+        self.confidence.set(-1)
         self.prediction_error = histogram(
             "prediction_error_tokens", "The server's image tokens less the predicted ones.", buckets=_DIFFERENCE
         )

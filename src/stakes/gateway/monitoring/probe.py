@@ -20,19 +20,17 @@ from PIL import Image, ImageDraw
 
 from stakes.budgets.policy import Policy
 from stakes.errors import InfeasibleBudget
-from stakes.gateway.monitoring.logs import Log
+from stakes.gateway.escalation.confidence import AnswerReader, asking
 from stakes.gateway.monitoring.metrics import Metrics
-from stakes.gateway.monitoring.upstreams import UpstreamCheck, check_engine
+from stakes.gateway.monitoring.upstreams import UpstreamCheck, check_confidence, check_engine
+from stakes.gateway.proxy.actuators import fit_images
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.fit import Preparer
 from stakes.gateway.proxy.images import data_url, measure, write_png
 from stakes.gateway.proxy.request import dump, read_call
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
 from stakes.gateway.proxy.usage import PARAMETERS, image_tokens, parsed
-from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
-from stakes.gateway.workers import Workers
 from stakes.vision.geometry import family as named_family
 
 _SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least and the most feasible are sent
@@ -47,14 +45,17 @@ class ProbeResult:
     follows: bool | None
     sentence: str
     again: bool = False
+    confidence: bool | None = None
+    """Whether the answer had log-probabilities, which were asked for; None: not known."""
 
 
 class _ProbeFailed(Exception):
     """The upstream answered, but not with anything that can be compared."""
 
 
-async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, family: str) -> ProbeResult:
-    """Send the page at two budgets and compare the counts."""
+async def probe(settings: Settings, upstream: Upstream, policy: Policy, confidence: bool = False) -> ProbeResult:
+    """Send the page at two budgets and compare the counts; ``confidence``: ask for it whatever the policy."""
+    family, given = policy.family, None
     try:
         model = settings.probe_model
         if model is None:
@@ -62,10 +63,12 @@ async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, fami
             if not models:
                 raise _ProbeFailed("the upstream lists no model; name one with --probe-model")
             model = models[0]
-        requests = await asyncio.to_thread(_requests, settings, preparer, family, model)
+        requests = await asyncio.to_thread(_requests, settings, family, model)
         counts = [await _counts(upstream, body) for body, _ in requests]
         small, expected = _small_request(settings, family, model)
         note = "" if small is None else small_note(expected, (await _counts(upstream, small))[0])
+        if confidence or not policy.fixed:
+            given = await _gives_logprobs(upstream, requests[0][0])
     except NETWORK_ERRORS:
         return ProbeResult(None, "the upstream does not answer, so it is not known whether tokens follow", again=True)
     except _ProbeFailed as error:
@@ -73,7 +76,17 @@ async def probe(settings: Settings, upstream: Upstream, preparer: Preparer, fami
     except (Refused, InfeasibleBudget) as error:
         return ProbeResult(None, f"the probe's image could not be fitted: {error}")
     result = compare([tokens for _, tokens in requests], counts, PARAMETERS[settings.actuator])
+    result = replace(result, confidence=given)
     return replace(result, sentence=result.sentence + note) if result.follows else result
+
+
+async def _gives_logprobs(upstream: Upstream, body: bytes) -> bool:
+    """Whether the answer to this request has log-probabilities when they are asked for."""
+    status, data = await upstream.call(f"{upstream.base}/chat/completions", _PROBE_S, asking(body))
+    reader = AnswerReader(streamed=False, strip=False)
+    reader.feed(data)
+    reader.end()
+    return status == 200 and reader.found
 
 
 def compare(expected: list[int], counts: list[tuple[int | None, int | None]], parameter: str = "") -> ProbeResult:
@@ -114,7 +127,7 @@ async def probe_until_known(
         report(result)
 
 
-def _requests(settings: Settings, preparer: Preparer, family: str, model: str) -> list[tuple[bytes, int]]:
+def _requests(settings: Settings, family: str, model: str) -> list[tuple[bytes, int]]:
     """(body, expected tokens) at the smallest and the largest feasible share of the page's native tokens."""
     page = _page()
     made: list[tuple[bytes, int]] = []
@@ -122,7 +135,8 @@ def _requests(settings: Settings, preparer: Preparer, family: str, model: str) -
         call = read_call("chat", _question(page, model))
         image = measure(page, family, settings.limits, bounds=settings.bounds_of(family))
         try:
-            body, fitted = preparer.fit(call, call.images, [image], [max(1, int(image.native * share))], family, False)
+            budgets = [max(1, int(image.native * share))]
+            body, fitted = fit_images(settings, call, call.images, [image], budgets, family, False)
         except InfeasibleBudget:
             continue
         assert body is not None
@@ -197,8 +211,7 @@ def _reason(body: bytes) -> str:
 
 async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamCheck]:
     """Whether a gateway would work in front of this upstream: reachable, its models, and whether tokens follow."""
-    metrics, workers = Metrics(), Workers(settings.limits)
-    upstream = Upstream(settings, Authenticator((), settings.upstream_key), metrics)
+    upstream = Upstream(settings, Authenticator((), settings.upstream_key), Metrics())
     upstream.open()
     try:
         answers, models = await _check_models(upstream, settings)
@@ -212,12 +225,10 @@ async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamChe
             advice = f"name one that it has: {_list(models)}"
             missing = UpstreamCheck("upstream model", "bad", f"{named!r} is not one of its models", advice)
             return [*answers, listed, missing]
-        preparer = Preparer(settings, Served(lambda: policy), workers, metrics, Log())
-        result = await probe(settings, upstream, preparer, policy.family)
-        return [*answers, listed, await _check_tokens(upstream, result)]
+        result = await probe(settings, upstream, policy, confidence=True)
+        return [*answers, listed, await _check_tokens(upstream, result), *check_confidence(policy, result.confidence)]
     finally:
         await upstream.session.close()
-        workers.close()
 
 
 async def _check_models(upstream: Upstream, settings: Settings) -> tuple[list[UpstreamCheck], list[str] | None]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from stakes.budgets.policy import Policy
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
 from stakes.gateway.proxy.usage import parsed
 from stakes.vision.geometry.menus import ActuatorName
@@ -184,3 +185,17 @@ async def _version(upstream: Upstream, at: VersionPath) -> str:
 def _text(record: Any, key: str) -> str:
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, str) else ""
+
+
+def check_confidence(policy: Policy, given: bool | None) -> list[UpstreamCheck]:
+    """Whether answers have a confidence, if that is known; a problem only for a policy with thresholds."""
+    name = "upstream confidence"
+    if given is None:
+        return []
+    if given:
+        return [UpstreamCheck(name, "good", "it gives log-probabilities, so that unsure answers can be asked again")]
+    found = "it gives no log-probabilities, so that no question is asked again"
+    if policy.fixed:
+        return [UpstreamCheck(name, "absent", found)]
+    advice = "serve a model that gives them, or calibrate with --no-escalate and without --review-cost"
+    return [UpstreamCheck(name, "bad", found, advice)]

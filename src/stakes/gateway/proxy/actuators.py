@@ -1,17 +1,24 @@
-"""Applies a budget at the upstream by a parameter of its engine; which values it can take is in ``geometry.menus``.
+"""Applies budgets to the images of a request: by fitting them, or by a parameter of the upstream's engine.
+
+Which values a parameter can take is in ``geometry.menus``.
 
 An engine's parameter holds for all images of a request. The setting with the most tokens is chosen whose sum is within
 the sum of the budgets. ``detail`` and ``media_resolution`` are set for each image: the highest level within its budget.
 """
 
 from collections.abc import Sequence
+from threading import Event
 
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
-from stakes.gateway.proxy.request import Call, asks_for_coordinates
+from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.images import FittedImage, MeasuredImage, fit_image, page_url, predict_fit
+from stakes.gateway.proxy.request import Call, asks_for_coordinates, dump_images
 from stakes.gateway.proxy.scan import ImageRef
 from stakes.gateway.settings import Settings
+from stakes.models.base import CONFIDENCE
 from stakes.vision.geometry import count_tokens
+from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import ActuatorName, check_actuator, choose_setting, highest_level, menu, settings_of
 
 
@@ -26,6 +33,11 @@ def check_servable(policy: Policy, settings: Settings) -> None:
         raise BadInput(
             f"margins are cut off where images are resized, and --actuator {settings.actuator} leaves images as they "
             "are; use --actuator pixels, or a policy calibrated without --trim"
+        )
+    if policy.confidence not in (None, CONFIDENCE):
+        raise BadInput(
+            f"the thresholds of this policy are about the {policy.confidence}, and answers of an upstream have the "
+            f"{CONFIDENCE}; calibrate with the model that is served"
         )
     check_actuator(settings.actuator, policy.family)
     _check_menu(policy, settings.actuator)
@@ -84,3 +96,41 @@ def apply(
             ref.part["media_resolution"] = setting.value
         spent.append(taken)
     return spent
+
+
+def fit_images(
+    settings: Settings,
+    call: Call,
+    refs: Sequence[ImageRef],
+    images: Sequence[MeasuredImage],
+    budgets: Sequence[int],
+    family: str,
+    observing: bool,
+    abandoned: Event | None = None,
+) -> tuple[bytes | None, list[FittedImage]]:
+    """The new body (None while observing) and what became of each image; it ends early where nobody waits."""
+    actuator = settings.actuator
+    by_detail = actuator == "pixels" and named_family(family).engine_parameter == "detail"
+    for ref in refs:
+        ref.set_detail(by_detail)
+    if actuator != "pixels":
+        for ref, image in zip(refs, images, strict=True):
+            if image.page is not None and not observing:
+                ref.url = page_url(image, image.page, settings.encoding)
+        sizes = [(image.width, image.height) for image in images]
+        tokens = apply(actuator, family, call, refs, sizes, budgets)
+        return None if observing else dump_images(call.record, refs), [FittedImage(None, n) for n in tokens]
+    if observing:
+        return None, [predict_fit(image, budget, family) for image, budget in zip(images, budgets, strict=True)]
+    fitted: list[FittedImage] = []
+    for ref, image, budget in zip(refs, images, budgets, strict=True):
+        if abandoned is not None and abandoned.is_set():
+            raise Refused(503, "fit_timeout", "nobody waits for these images any more")
+        fitted.append(fit_image(image, budget, family, settings.encoding))
+        if (url := fitted[-1].url) is not None:
+            ref.url = url
+            if ref.part.get("uuid") is not None:  # vLLM caches images by it: each size needs its own
+                across, down = fitted[-1].scale
+                size = f"{round(image.width * across)}x{round(image.height * down)}"
+                ref.part["uuid"] = f"{ref.part['uuid']}-{size}"
+    return dump_images(call.record, refs), fitted

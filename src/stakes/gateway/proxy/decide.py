@@ -16,7 +16,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stakes.budgets.controller import Controller, Grant
 from stakes.budgets.policy import Policy
@@ -27,6 +27,9 @@ from stakes.gateway.proxy.scan import Api
 from stakes.gateway.reload import Rules
 from stakes.gateway.sizes import ImageKeys
 from stakes.vision.image.trim import Bounds
+
+if TYPE_CHECKING:
+    from stakes.gateway.escalation.confidence import Attempts
 
 GROUNDING = "grounding"
 
@@ -50,6 +53,16 @@ class ImagePair:
     seen_url: str | None
 
 
+class Fitting(NamedTuple):
+    """What one attempt sends."""
+
+    budgets: Sequence[int]
+    predicted: Sequence[int]
+    scales: Sequence[tuple[float, float]]
+    body: bytes | None
+    pairs: list[ImagePair]
+
+
 @dataclass
 class RequestPlan:
     """What was decided about one image request.
@@ -59,7 +72,8 @@ class RequestPlan:
     Without ``budgets`` the images are outside of the total. ``unmeasured``: images that were not seen (remote, unread).
     ``left_out``: how many images, the first ones, the server states that it did not read. ``body``: what is sent in
     place of the client's, None where that is sent unchanged. ``booked``: tokens entered into the total, None until the
-    request is settled. ``example``: the masked text of an undecided request, if such texts are kept.
+    request is settled. ``example``: the masked text of an undecided request, if such texts are kept. ``attempts``: set
+    where the tier escalates or reviews; ``other_tokens`` and ``other_budget``: of the attempt that is not returned.
     """
 
     api: Api
@@ -82,6 +96,9 @@ class RequestPlan:
     grant: Grant | None = None
     booked: int | None = None
     taken: int = 0  # counted against the client's limit
+    attempts: "Attempts | None" = None
+    other_tokens: int = 0
+    other_budget: int = 0
     text_bytes: int = 0  # of the body beside its images: the rest of the prompt has no more tokens than bytes
     fit_s: float = 0.0
     model: str = ""
@@ -109,7 +126,8 @@ class RequestPlan:
     def decision(self) -> dict[str, Any]:
         """The decision as JSON, for the log, the dashboard and traces."""
         numbers = {"native": list(self.natives), "budget": list(self.budgets), "predicted": list(self.predicted)}
-        return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers}
+        about = {} if self.attempts is None else self.attempts.record()
+        return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers, **about}
 
     def ask_grant(self, choice: TierChoice, limits: Sequence[int], keys: Sequence[ImageKeys] = ()) -> None:
         """Get budgets for the measured images; ``limits``: what each can take at most.
@@ -117,11 +135,14 @@ class RequestPlan:
         Those with keys may keep their sizes, but not beside a stated cost.
         """
         sizes, costs = self.rules.sizes, {name: plan.cost for name, plan in self.rules.policy.tiers.items()}
-        known = sizes.find(keys, choice.tier, costs)
-        self.grant = self.controller.grant(choice.tier, limits, choice.budget, known)
-        if keys:
+        known, attempts = sizes.find(keys, choice.tier, costs), self.attempts
+        second = attempts is not None and attempts.may_escalate
+        self.grant = self.controller.grant(choice.tier, limits, choice.budget, known, second)
+        if keys and self.grant.sizes:
             sizes.store(keys, self.grant.sizes)
         self.budgets = self.grant.budgets
+        if attempts is not None:
+            attempts.second = self.grant.second
         if self.grant.reason:
             self.why = f"{self.why}; {self.grant.reason}"
 
@@ -147,7 +168,7 @@ class RequestPlan:
         """Book the tokens if the model may have read the images, or else return the grant; once."""
         grant, self.grant, controller = self.grant, None, self.controller
         if grant is not None:
-            self.booked = sum(self.predicted) if read else 0
+            self.booked = self.other_tokens + sum(self.predicted) if read else 0
             controller.settle(grant, self.booked) if read else controller.cancel(grant)
         if self.client is not None and not read:
             taken, self.taken = self.taken, 0
@@ -165,6 +186,32 @@ class RequestPlan:
             raise
         self.taken = tokens
 
+    @property
+    def fitting(self) -> Fitting:
+        """What the current attempt sends."""
+        return Fitting(self.budgets, self.predicted, self.scales, self.body, self.pairs)
+
+    def take_second(self) -> int:
+        """Count the second attempt against the client's limit too; 429 beyond it."""
+        tokens = 0 if self.client is None else sum(self.predicted)
+        if self.client is not None:
+            self.client.take(tokens)
+        self.taken += tokens
+        return tokens
+
+    def second_failed(self, first: Fitting, read: bool, taken: int) -> None:
+        """Return to the first attempt; ``read``: the second one's images may have been read, so both are booked."""
+        if read:
+            self.other_tokens, self.other_budget = sum(self.predicted), sum(self.budgets)
+        elif self.client is not None:
+            self.client.give_back(taken)
+            self.taken -= taken
+        self.budgets, self.predicted, self.scales, self.body, self.pairs = first
+
+    def second_answered(self, first: Fitting) -> None:
+        """The second attempt's answer is returned; both are booked."""
+        self.other_tokens, self.other_budget = sum(first.predicted), sum(first.budgets)
+
     def headers(self, mode: str) -> list[tuple[bytes, bytes]]:
         """The ``x-stakes-`` headers of the response; the numbers of several images are separated by commas."""
         values = {
@@ -179,6 +226,7 @@ class RequestPlan:
             "policy": self.rules.policy.fingerprint,
             "mode": mode,
             "outcome": self.outcome,
+            **({} if self.attempts is None else self.attempts.headers()),
         }
         return [(f"x-stakes-{name}".encode(), encode_header(text)) for name, text in values.items() if text]
 

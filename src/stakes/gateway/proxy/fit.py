@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from threading import Event
 from typing import Protocol
 
+from stakes.gateway.escalation.confidence import UpstreamConfidence
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.undecided import example_text
 from stakes.gateway.pages import keep_cap
@@ -24,22 +25,18 @@ from stakes.gateway.proxy.images import (
     FittedImage,
     MeasuredImage,
     data_url,
-    fit_image,
     is_data_url,
     measure,
     measure_bytes,
     measure_page,
-    page_url,
-    predict_fit,
 )
 from stakes.gateway.proxy.remote import Fetcher
-from stakes.gateway.proxy.request import Call, ClientHints, dump, dump_images, read_call
+from stakes.gateway.proxy.request import Call, ClientHints, dump, read_call
 from stakes.gateway.proxy.scan import Action, Api, ImageRef
 from stakes.gateway.reload import Served
 from stakes.gateway.settings import Settings
 from stakes.gateway.sizes import ImageKeys
 from stakes.gateway.workers import Workers
-from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import most_tokens
 
 
@@ -53,9 +50,18 @@ class RefusalCounter(Protocol):
 class Preparer:
     """Makes the plans of one gateway."""
 
-    def __init__(self, settings: Settings, served: Served, workers: Workers, metrics: RefusalCounter, log: Log) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        served: Served,
+        workers: Workers,
+        metrics: RefusalCounter,
+        log: Log,
+        confidence: UpstreamConfidence,
+    ) -> None:
         self._settings, self._served, self.workers = settings, served, workers
         self._metrics, self._log, self._observing = metrics, log, settings.mode == "observe"
+        self.confidence = confidence
         self._bounds = lru_cache(settings.bounds_of)  # they may differ by the policy's family
         self._bounds(served.rules.policy.family)
         self.fetcher = Fetcher(settings.remote_hosts, settings.limits.image_bytes)
@@ -82,7 +88,7 @@ class Preparer:
             refusal = checks.refusal_of(error, self._log)
             self.pass_or_raise(refusal)
             plan.outcome, plan.why, plan.body = "uncompressed", refusal.code.replace("_", " "), None
-            plan.budgets, plan.predicted, plan.scales, plan.boxes = (), (), (), ()
+            plan.budgets, plan.predicted, plan.scales, plan.boxes, plan.attempts = (), (), (), (), None
         plan.fit_s = time.perf_counter() - began
         plan.take()
         return plan
@@ -175,33 +181,68 @@ class Preparer:
             plan.body = await self.workers.run(dump, call.record) if plan.fetched else None
             fitted = [FittedImage(None, image.native) for image in images]
             if call.pages and refs:
-                work, size = partial(self.fit, call, refs, images), checks.decode_bytes(images, self._settings)
+                work = partial(actuators.fit_images, self._settings, call, refs, images)
+                size = checks.decode_bytes(images, self._settings)
                 plan.body, fitted = await self.workers.run_for(size, work, plan.natives, policy.family, self._observing)
         else:
             decoded = checks.decode_bytes(images, self._settings)
+            option = policy.tiers[choice.tier].option
+            if not (self._observing or option.fixed):
+                plan.attempts, note = self.confidence.begin(option, plan.api, call.record)
+                plan.why += note
+            names = [ref.part.get("uuid") for ref in refs]
             plan.ask_grant(choice, [image.limit for image in images], keys)
             if (cap := self._settings.max_request_tokens) is not None:
                 await self.workers.run_for(decoded, keep_cap, plan, images, cap)
             fitted = await self._fit_to_grant(plan, call, refs, images, decoded)
-        plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
-        if any(image.trim for image in images):
-            sizes = [(0, 0, image.width, image.height) for image in images]
-            plan.boxes = [one.box or whole for one, whole in zip(fitted, sizes, strict=True)]
-        plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]
+            if plan.attempts is not None and plan.attempts.second:
+                plan.attempts.refit = partial(self._refit, plan, call, refs, images, names)
+        _record(plan, images, fitted)
 
     async def _fit_to_grant(
         self, plan: RequestPlan, call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage], decoded: int
     ) -> list[FittedImage]:
         """Fit the images to their grant; ``decoded``: memory to decode them."""
-        abandoned, family = Event(), plan.rules.policy.family
+        abandoned, family, settings = Event(), plan.rules.policy.family, self._settings
         try:
             plan.body, fitted = await self.workers.run_for(
-                decoded, self.fit, call, refs, images, plan.budgets, family, self._observing, abandoned
+                decoded,
+                actuators.fit_images,
+                settings,
+                call,
+                refs,
+                images,
+                plan.budgets,
+                family,
+                self._observing,
+                abandoned,
             )
         finally:
             abandoned.set()  # after a time limit or a disconnect, the thread ends with its current image
         plan.outcome = "observed" if self._observing else "fitted"
         return fitted
+
+    async def _refit(
+        self,
+        plan: RequestPlan,
+        call: Call,
+        refs: Sequence[ImageRef],
+        images: Sequence[MeasuredImage],
+        names: Sequence[str | None],
+    ) -> None:
+        """Fit the images to the budgets of the second attempt."""
+        assert plan.attempts is not None
+        for ref, image, name in zip(refs, images, names, strict=True):
+            if image.page is None:
+                ref.url = data_url(image.data, image.format)
+            if name is not None:
+                ref.part["uuid"] = name
+        plan.budgets = plan.attempts.second
+        try:
+            fitted = await self._fit_to_grant(plan, call, refs, images, checks.decode_bytes(images, self._settings))
+        except Exception as error:
+            raise checks.refusal_of(error, self._log) from None
+        _record(plan, images, fitted)
 
     def _read(self, plan: RequestPlan, body: bytes, hints: ClientHints) -> tuple[Call, TierChoice]:
         """The request and its tier; a policy with per-request costs also looks at the digest of its images."""
@@ -258,39 +299,11 @@ class Preparer:
         keys = [] if choice.budget is not None else plan.rules.sizes.keys(sender, choice.tier, turns, data)
         return refs, images, keys
 
-    def fit(
-        self,
-        call: Call,
-        refs: Sequence[ImageRef],
-        images: Sequence[MeasuredImage],
-        budgets: Sequence[int],
-        family: str,
-        observing: bool,
-        abandoned: Event | None = None,
-    ) -> tuple[bytes | None, list[FittedImage]]:
-        """The new body (None while observing) and what became of each image; it ends early where nobody waits."""
-        actuator = self._settings.actuator
-        by_detail = actuator == "pixels" and named_family(family).engine_parameter == "detail"
-        for ref in refs:
-            ref.set_detail(by_detail)
-        if actuator != "pixels":
-            for ref, image in zip(refs, images, strict=True):
-                if image.page is not None and not observing:
-                    ref.url = page_url(image, image.page, self._settings.encoding)
-            sizes = [(image.width, image.height) for image in images]
-            tokens = actuators.apply(actuator, family, call, refs, sizes, budgets)
-            return None if observing else dump_images(call.record, refs), [FittedImage(None, n) for n in tokens]
-        if observing:
-            return None, [predict_fit(image, budget, family) for image, budget in zip(images, budgets, strict=True)]
-        fitted: list[FittedImage] = []
-        for ref, image, budget in zip(refs, images, budgets, strict=True):
-            if abandoned is not None and abandoned.is_set():
-                raise Refused(503, "fit_timeout", "nobody waits for these images any more")
-            fitted.append(fit_image(image, budget, family, self._settings.encoding))
-            if (url := fitted[-1].url) is not None:
-                ref.url = url
-                if ref.part.get("uuid") is not None:  # vLLM caches images by it: each size needs its own
-                    across, down = fitted[-1].scale
-                    size = f"{round(image.width * across)}x{round(image.height * down)}"
-                    ref.part["uuid"] = f"{ref.part['uuid']}-{size}"
-        return dump_images(call.record, refs), fitted
+
+def _record(plan: RequestPlan, images: Sequence[MeasuredImage], fitted: Sequence[FittedImage]) -> None:
+    """Note in the plan what became of its images."""
+    plan.predicted, plan.scales = [one.tokens for one in fitted], [one.scale for one in fitted]
+    if any(image.trim for image in images):
+        sizes = [(0, 0, image.width, image.height) for image in images]
+        plan.boxes = [one.box or whole for one, whole in zip(fitted, sizes, strict=True)]
+    plan.pairs = [replace(pair, seen_url=one.url) for pair, one in zip(plan.pairs, fitted, strict=False)]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from starlette.types import Receive, Scope, Send
 
+from stakes.gateway.escalation.attempts import Relay, TwoAttempts
 from stakes.gateway.monitoring.logs import Log, without_quotes
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.recent import RecentDecisions
@@ -144,7 +145,7 @@ class ProxyHandler:
         self._admit(active, headers)
         url = self.upstream.address(scope["raw_path"], scope["query_string"])
         body = await read_body(
-            receive, headers.get(b"content-length"), limits.body_bytes, limits.body_s, partial(self._hold, active)
+            receive, headers.get(b"content-length"), limits.body_bytes, limits.body_s, partial(self.hold, active)
         )
         client.start()
         encoding = headers.get(b"content-encoding", b"").strip().lower()
@@ -158,12 +159,16 @@ class ProxyHandler:
         forwarded["x-request-id"] = active.send.request_id.decode("ascii")
         if active.trace is not None:
             active.trace.inject(forwarded)
+        ask = partial(self.upstream.ask, scope["method"], url, forwarded)
+        if plan is not None and plan.attempts is not None and plan.attempts.asks:
+            await TwoAttempts(self, active, plan, received, ask).serve()
+            return plan
         sent = SentBody(body)
         try:
-            response = await self.upstream.ask(scope["method"], url, forwarded, sent)
+            response = await ask(sent)
         except BaseException as error:
             if plan is not None:
-                self._unanswered(active, plan, sent, error)
+                self.unanswered(active, plan, sent, error)
             raise
         try:
             if plan is None:
@@ -171,7 +176,8 @@ class ProxyHandler:
                     active, response, stream_api(action, url.path) if is_stream(response) else "other"
                 )
             else:
-                await self._relay_images(active, response, plan, received)
+                relay = partial(self.upstream.relay, response, active.send, plan.api)
+                await self.relay_images(active, response, plan, received, relay)
         finally:
             response.release() if active.send.over else response.close()
         return plan
@@ -185,7 +191,7 @@ class ProxyHandler:
         if active.client is not None:
             active.client.admit()
 
-    def _hold(self, active: ActiveRequest, count: int) -> None:
+    def hold(self, active: ActiveRequest, count: int) -> None:
         """Count bytes of this request as being in memory until it is over."""
         active.held += self.bodies.add(count, active.held)
 
@@ -205,7 +211,7 @@ class ProxyHandler:
             if received.encoding:
                 most = self.settings.limits.body_bytes
                 size = unpacked_size(text, received.encoding, most)
-                self._hold(active, size)
+                self.hold(active, size)
                 text = await self.preparer.workers.run_for(size, unpack, text, received.encoding, most)
         except Refused:
             if not (self.settings.mode == "observe" or hints.bypass):
@@ -225,21 +231,25 @@ class ProxyHandler:
         self.monitors.metrics.text.inc()
         self.monitors.metrics.text_first_byte.observe(active.seconds())
         reader = UsageReader(is_stream(response)) if active.trace is not None else None
-        await self.upstream.relay(response, active.send, [], api, reader)
+        await self.upstream.relay(response, active.send, api, [], reader)
         if active.trace is not None and reader is not None:
             active.trace.answered(None, reader.usage(), None)
 
-    async def _relay_images(
-        self, active: ActiveRequest, response: aiohttp.ClientResponse, plan: RequestPlan, received: ReceivedRequest
+    async def relay_images(
+        self,
+        active: ActiveRequest,
+        response: aiohttp.ClientResponse,
+        plan: RequestPlan,
+        received: ReceivedRequest,
+        relay: Relay,
     ) -> None:
+        """Settle and count a request with images whose response has come, and send it by ``relay``."""
         self.monitors.metrics.first_byte.labels("yes").observe(active.seconds())
-        headers = plan.headers(self.settings.mode)
         settle_request(self.monitors.metrics, plan, response.status)
         read = response.status < 400 and (plan.expected is not None or active.trace is not None)
-        reader = UsageReader(is_stream(response)) if read else None
-        result = "answered"
+        result, reader = "answered", UsageReader(is_stream(response)) if read else None
         try:
-            await self.upstream.relay(response, active.send, headers, plan.api, reader)
+            await relay(plan.headers(self.settings.mode), reader)
         except Dropped:
             result = "dropped"
             raise
@@ -247,22 +257,23 @@ class ProxyHandler:
             result = "answered" if active.send.complete else "cancelled"
             raise
         finally:
+            if plan.attempts is not None and (result, response.status) == ("answered", 200):
+                plan.attempts.count_in(self.monitors.metrics, plan.tier)
             counted = compare_usage(self.monitors.metrics, plan, reader) if result == "answered" else None
-            sentence = self.monitors.caps.add(plan, counted, reader) if result == "answered" else None
-            if sentence is not None:
+            if result == "answered" and (sentence := self.monitors.caps.add(plan, counted, reader)) is not None:
                 self.monitors.report_cap(sentence)
-            shadow = self.monitors.shadow
-            if shadow is not None and (result, response.status, plan.outcome) == ("answered", 200, "fitted"):
+            ended, shadow = (result, response.status, plan.outcome), self.monitors.shadow
+            if shadow is not None and ended == ("answered", 200, "fitted"):
                 shadow.answered(plan, counted, reader, received)
             if active.trace is not None:
                 active.trace.answered(plan, reader.usage() if reader is not None else Usage(), counted)
             self._log(active, plan, response.status, result, counted)
 
-    def _unanswered(self, active: ActiveRequest, plan: RequestPlan, sent: SentBody, error: BaseException) -> None:
+    def unanswered(self, active: ActiveRequest, plan: RequestPlan, sent: SentBody, error: BaseException) -> None:
         """Settle a request without a response: once bytes of it went to the upstream, its images count as read."""
         settle_images(self.monitors.metrics, plan, read=sent.begun)
-        status = error.status if isinstance(error, Refused) else None
-        self._log(active, plan, status, "failed" if isinstance(error, Refused) else "cancelled", None)
+        status, result = (error.status, "failed") if isinstance(error, Refused) else (None, "cancelled")
+        self._log(active, plan, status, result, None)
 
     def _log(
         self, active: ActiveRequest, plan: RequestPlan, status: int | None, result: str, counted: int | None

@@ -25,7 +25,7 @@ _OWN_SITE = ("same-origin", "none")
 _EXPOSED = (
     "x-request-id", "retry-after", "x-stakes-tier", "x-stakes-why", "x-stakes-budget", "x-stakes-native-tokens",
     "x-stakes-predicted-tokens", "x-stakes-scale", "x-stakes-box", "x-stakes-policy", "x-stakes-mode",
-    "x-stakes-outcome",
+    "x-stakes-outcome", "x-stakes-attempts", "x-stakes-confidence", "x-stakes-review",
 )  # fmt: skip
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 

@@ -14,6 +14,7 @@ import io
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -27,6 +28,9 @@ from stakes.gateway.proxy.http_limits import ResponseSender
 from stakes.gateway.proxy.scan import Action, route_of
 from stakes.gateway.proxy.usage import UsageReader
 from stakes.gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from stakes.gateway.escalation.confidence import AnswerReader
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -86,7 +90,7 @@ class Upstream:
 
     def __init__(self, settings: Settings, authenticator: Authenticator, metrics: Metrics) -> None:
         self._timeouts, self._authenticator, self._metrics = settings.timeouts, authenticator, metrics
-        self._answers_browsers = settings.answers_browsers
+        self.answers_browsers = settings.answers_browsers
         self.base, self._auth = settings.upstream.rstrip("/"), settings.upstream_auth
         self._root = self.base.removesuffix("/v1")
         self.session: aiohttp.ClientSession  # the connection pool; set by ``open``
@@ -206,17 +210,26 @@ class Upstream:
         self,
         response: aiohttp.ClientResponse,
         send: ResponseSender,
-        own_headers: list[tuple[bytes, bytes]],
         api: str,
+        own_headers: list[tuple[bytes, bytes]],
         reader: UsageReader | None,
+        *,
+        answer: "AnswerReader | None" = None,
+        before: bytes = b"",
     ) -> None:
-        """Send the response on as it arrives; raises ``Dropped`` where its end is missing."""
-        headers = [*response_headers(response.raw_headers, self._answers_browsers), *own_headers]
+        """Send the response on as it arrives; raises ``Dropped`` where its end is missing.
+
+        ``answer``: reads and filters it. ``before``: what was read of it already.
+        """
+        headers = [*response_headers(response.raw_headers, self.answers_browsers), *own_headers]
+        if answer is not None:
+            headers = [one for one in headers if one[0] != b"content-length"]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         left, streamed = response.content_length, is_stream(response)
         end = StreamEnd(response, api) if streamed else None
         try:
-            while chunk := await response.content.readany():
+            while chunk := before or await response.content.readany():
+                before = b""
                 if reader is not None:
                     reader.feed(chunk)
                 if end is not None:
@@ -226,6 +239,7 @@ class Upstream:
                     left -= len(chunk)
                     if left == 0:  # saves one message for every small response
                         break
+                chunk = chunk if answer is None else answer.feed(chunk)
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except NETWORK_ERRORS as error:
             kind = "read_timeout" if isinstance(error, TimeoutError) else "dropped"
@@ -240,7 +254,8 @@ class Upstream:
                 frame = error_frame(api, "upstream_cut_off", "the upstream ended its stream before the last event")
                 await send({"type": "http.response.body", "body": frame, "more_body": True})
             raise Dropped("cut_off")
-        await send({"type": "http.response.body", "body": chunk, "more_body": False})
+        last = chunk if answer is None else answer.feed(chunk) + answer.end()
+        await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
 class StreamEnd:

@@ -155,8 +155,9 @@ def settle_images(metrics: "Metrics", plan: RequestPlan, read: bool) -> None:
     metrics.images.labels(plan.tier).inc(len(plan.natives))
     if plan.unmeasured:
         metrics.uncapped_images.labels("uncompressed").inc(plan.unmeasured)
-    native, predicted = sum(plan.natives), sum(plan.predicted)
-    for kind, tokens in (("native", native), ("budgeted", sum(plan.budgets)), ("predicted", predicted)):
+    native, predicted = sum(plan.natives), sum(plan.predicted) + plan.other_tokens
+    budgeted = sum(plan.budgets) + plan.other_budget
+    for kind, tokens in (("native", native), ("budgeted", budgeted), ("predicted", predicted)):
         metrics.tokens.labels(plan.tier, kind).inc(tokens)
     if plan.outcome == "fitted":
         metrics.tokens.labels(plan.tier, "saved").inc(max(0, native - predicted))

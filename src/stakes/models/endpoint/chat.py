@@ -19,7 +19,7 @@ from typing import Any
 from PIL.Image import Resampling
 
 from stakes.http import Unusable
-from stakes.models.base import SUFFIX, Request
+from stakes.models.base import SUFFIX, Request, choice_logprobs
 from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.geometry.menus import ActuatorName, highest_level, menu, settings_of
 from stakes.vision.image.decode import open_image
@@ -77,15 +77,7 @@ def read_reply(reply: Any, *, allow_empty: bool = False) -> Reply:
     if not isinstance(content, str) or not (content.strip() or (allow_empty and reason == "stop")):
         raise Unusable("its reply has no text")
     text = _replace_surrogates(content).strip()
-    return Reply(text, reason == "length", reply.get("usage"), _logprobs(choice))
-
-
-def _logprobs(choice: Mapping[str, Any]) -> tuple[float, ...]:
-    """The log-probability of each token; vLLM lists the end token too, OpenAI does not. Empty where there are none."""
-    try:
-        return tuple(float(token["logprob"]) for token in choice["logprobs"]["content"])
-    except (LookupError, TypeError, ValueError):
-        return ()
+    return Reply(text, reason == "length", reply.get("usage"), choice_logprobs(choice) or ())
 
 
 def model_names(reply: Any) -> list[str]:

@@ -181,6 +181,7 @@ class LocalVLM:
             layer_tokens=layer_tokens,
             encoder_tokens=job.encoder_tokens,
             confidence=confidence_of(decoded.logprobs[at]),
+            logprobs=tuple(decoded.logprobs[at]),
         )
 
 

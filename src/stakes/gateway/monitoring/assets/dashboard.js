@@ -53,7 +53,9 @@ function show(s) {
   $("chart-title").textContent = observing ? "Running mean against the cap, if enforced" : "Running mean against the cap";
   $("spent-title").textContent = observing ? "would spend / image" : "spent / image";
   const images = s.tiers.reduce((sum, tier) => sum + tier.images, 0);
-  $("tiers-note").textContent = observing && images ? ` Observing: every image was forwarded unchanged, at ${(native / images).toFixed(1)} tokens on average.` : "";
+  const unsure = s.tiers.filter((tier) => tier.asked_again || tier.flagged);
+  const asked = unsure.map((tier) => ` ${tier.name}: ${tokens(tier.asked_again)} asked again, ${tokens(tier.flagged)} flagged for review.`);
+  $("tiers-note").textContent = observing && images ? ` Observing: every image was forwarded unchanged, at ${(native / images).toFixed(1)} tokens on average.` : asked.join("");
   $("mean").textContent = controller.images ? `${controller.mean.toFixed(1)} of ${tokens(controller.mean_budget)}` : `– of ${tokens(controller.mean_budget)}`;
   $("mean-note").textContent = `mean over ${tokens(controller.images)} images; ${tokens(controller.allowance)} tokens left to spend`;
   const checked = (checks.agreed || 0) + (checks.differed || 0);

@@ -192,8 +192,8 @@ def _squares(pixels: Cells, side: int) -> Cells:
     for offset in range(2, side):
         line |= lines[:, offset]
     word = min(side, 8)  # as many flags are compared with 0 at once
-    words = line.view(f"u{word}") != 0
-    return words if side == word else words.reshape(rows, columns, side // word).any(axis=2)
+    words: Cells = line.view(f"u{word}") != 0
+    return words if side == word else np.logical_or.reduce(words.reshape(rows, columns, side // word), axis=2)
 
 
 def _from_edges(cells: Cells) -> tuple[Cells, Cells, Cells, Cells]:
@@ -208,7 +208,7 @@ def _erase_scanner_edges(ink: Cells, image: Image.Image, paper: _Paper, side: in
         dark: Cells | None = None
         for _ in range(2):
             along = inward[: rim + 1].any(axis=0)
-            if np.count_nonzero(along) < ALONG * len(along) or _erase_line(inward, rim):
+            if np.count_nonzero(along) < ALONG * inward.shape[1] or _erase_line(inward, rim):
                 continue
             if not paper.light:
                 break
@@ -253,7 +253,7 @@ def _erase_line(inward: Cells, rim: int) -> bool:
 def _erase_strip(inward: Cells, dark: Cells, rim: int) -> bool:
     """Erase the dark strip along an edge, and the two cells in which it turns to paper; paper may lie outside."""
     begins = dark[: rim + 1].any(axis=0)
-    if np.count_nonzero(begins) < ALONG * len(begins):
+    if np.count_nonzero(begins) < ALONG * dark.shape[1]:
         return False
     run = dark.copy()
     paper = ~inward[: rim + 1]

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.machine import about
 
 from stakes.commands.output import as_markdown
-from stakes.commands.reproduce_options import parse_data
+from stakes.commands.reproduce.options import parse_data
 from stakes.data.sample import Sample
 from stakes.evaluation.grading import grade, is_correct
 from stakes.experiments.study import RECEIPTS, RECEIPTS_METRIC, Study

@@ -17,7 +17,7 @@ from stakes.calibration.certify.certificate import Certification
 from stakes.calibration.reading import default_signal, settle_tiers, train_on_labels
 from stakes.calibration.result import Calibration
 from stakes.cli import main
-from stakes.commands.calibrate_summary import format_training
+from stakes.commands.output.calibration import format_training
 from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.samples import prepare_samples
@@ -112,7 +112,7 @@ def test_the_same_four_questions_on_every_page_keep_their_labels_and_say_so(tmp_
 
 def test_the_command_trains_and_says_how_well_it_reads_each_tier(tmp_path: Path) -> None:
     """The same as ``stakes.calibrate``; OCR stands in for a model, as it answers without weights."""
-    from stakes.commands.inputs import default_signal as of_command
+    from stakes.commands.options.inputs import default_signal as of_command
 
     path = write(tmp_path, receipts(tmp_path))
     assert of_command(path, COSTS, stated=True) == "train"

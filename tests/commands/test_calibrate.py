@@ -16,7 +16,7 @@ from stakes.budgets.policy import Policy
 from stakes.calibration.reading import serving_signal
 from stakes.commands.calibrate import calibrate
 from stakes.commands.evaluate import evaluate
-from stakes.commands.inputs import parse_signal
+from stakes.commands.options.inputs import parse_signal
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, LedgerBreach
 from stakes.evaluation.outcome_log import read_outcomes

@@ -9,7 +9,7 @@ import pytest
 from tests.commands.test_calibrate import RULES, place, stakes, write  # noqa: F401 (place is a fixture)
 
 from stakes.budgets.policy import Policy
-from stakes.commands.inputs import parse_served_signal
+from stakes.commands.options.inputs import parse_served_signal
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import read_outcomes
 

@@ -8,7 +8,7 @@ from tests.evaluation.oracle import Oracle, write_samples
 
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.result import Calibration
-from stakes.commands.calibrate_summary import print_calibration
+from stakes.commands.output.calibration import print_calibration
 from stakes.evaluation.samples import prepare_samples
 from stakes.signals import KeywordRule
 

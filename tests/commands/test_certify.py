@@ -18,7 +18,7 @@ from stakes.calibration.certify.certificate import Certification
 from stakes.calibration.result import Calibration
 from stakes.commands.calibrate import _choices
 from stakes.commands.calibrate import calibrate as command
-from stakes.commands.calibrate_summary import print_calibration, print_shipped
+from stakes.commands.output.calibration import print_calibration, print_shipped
 from stakes.commands.plan import plan
 from stakes.errors import BadInput
 from stakes.evaluation.samples import prepare_samples

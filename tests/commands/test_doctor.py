@@ -17,7 +17,7 @@ from tests.gateway.upstream import Seen, Upstream, Wire, honest, serving
 
 from stakes import cli
 from stakes.commands import doctor
-from stakes.commands.installed import Package, installed, version, version_numbers
+from stakes.commands.output.installed import Package, installed, version, version_numbers
 from stakes.models import embedded as reader
 
 SMALL = {"prompt_tokens": 50, "completion_tokens": 1, "total_tokens": 51}

@@ -29,7 +29,7 @@ from tests.models.endpoint.chat_server import (
 from stakes.budgets.policy import Policy
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.result import Calibration
-from stakes.commands.options import model_source
+from stakes.commands.options.model import model_source
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.outcome_log import Outcome, read_outcomes

@@ -12,7 +12,7 @@ import pytest
 from tests.commands.test_calibrate import RULES, place, stakes
 
 from stakes.budgets.policy import Policy
-from stakes.commands.options import ModelSource, model_source
+from stakes.commands.options.model import ModelSource, model_source
 from stakes.errors import BadInput
 
 __all__ = ["place"]  # a fixture

@@ -16,7 +16,7 @@ from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.evaluate import Evaluation, EvaluationOptions, evaluate
 from stakes.calibration.result import Calibration
 from stakes.cli import app
-from stakes.commands.calibrate_summary import print_calibration
+from stakes.commands.output.calibration import print_calibration
 from stakes.data.sample import Sample
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.samples import prepare_samples

@@ -1,6 +1,6 @@
 """Notes on how questions were read and answered."""
 
-from stakes.commands.inputs import note_on_partial_answers, note_on_reading
+from stakes.commands.options.inputs import note_on_partial_answers, note_on_reading
 from stakes.data.sample import Sample
 from stakes.evaluation.outcome_log import Outcome
 from stakes.signals import KeywordRule

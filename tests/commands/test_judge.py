@@ -17,7 +17,7 @@ from tests.commands.test_calibrate import RULES, place, stakes  # noqa: F401 (pl
 
 from stakes.budgets.policy import Policy
 from stakes.cli import main
-from stakes.commands.inputs import parse_judge, parse_served_signal, parse_signal
+from stakes.commands.options.inputs import parse_judge, parse_served_signal, parse_signal
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import read_outcomes
 

@@ -20,9 +20,10 @@ from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.certify.power import SamplesNeeded, SizeRow
 from stakes.calibration.evaluate import evaluate
 from stakes.commands import evaluate as evaluate_command
-from stakes.commands import inputs, plan
+from stakes.commands import plan
 from stakes.commands.calibrate import _explained
-from stakes.commands.plan_summary import certified_share, print_needed
+from stakes.commands.options import inputs
+from stakes.commands.output.plan import certified_share, print_needed
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.samples import prepare_samples
 from stakes.experiments.study import fixed_policy

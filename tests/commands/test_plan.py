@@ -10,7 +10,7 @@ from tests.commands.test_certify import typed
 from stakes import Curve
 from stakes.budgets.plan import make_plan
 from stakes.budgets.policy import Policy
-from stakes.commands.plan_summary import print_plan
+from stakes.commands.output.plan import print_plan
 from stakes.errors import BadInput
 
 COSTS, COUNTS = {"high": 5.0, "low": 1.0}, {"high": 300, "low": 300}

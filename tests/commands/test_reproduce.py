@@ -14,8 +14,9 @@ from tests.data.hub.tables import HIGH, LOW, picture, row, write_copy
 from tests.models.test_load import save
 
 from stakes.cli import app, main
-from stakes.commands import reproduce, reproduce_options
+from stakes.commands import reproduce
 from stakes.commands.reproduce import format_command, with_earlier_tables
+from stakes.commands.reproduce import options as reproduce_options
 from stakes.experiments.study import OFFLINE, Study
 from stakes.experiments.tables import TABLES, experiment
 from stakes.signals import Judge

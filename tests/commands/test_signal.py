@@ -15,7 +15,7 @@ from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.evaluate import evaluate
 from stakes.calibration.result import Calibration
 from stakes.cli import main
-from stakes.commands.inputs import note_on_reading, parse_signal
+from stakes.commands.options.inputs import note_on_reading, parse_signal
 from stakes.errors import BadInput
 from stakes.evaluation.samples import prepare_samples
 from stakes.signals import KeywordRule, LearnedSignal, from_dict, to_dict

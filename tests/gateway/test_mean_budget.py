@@ -14,7 +14,7 @@ from tests.gateway.upstream import Upstream
 from stakes import Policy, StakesError
 from stakes.budgets.per_request import PerRequestPlan
 from stakes.cli import main
-from stakes.commands.served_policy import at_mean, read_policy
+from stakes.commands.options.served_policy import at_mean, read_policy
 
 SAME = dict.fromkeys(("high", "low"), DOCVQA["high"])
 

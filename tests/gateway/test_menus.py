@@ -215,7 +215,7 @@ def test_calibration_measures_exactly_the_entries_and_the_policy_is_served_on_th
 def test_the_command_calibrates_by_an_actuator_and_plain_budgets_follow_the_menu(
     upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stakes.commands.served_policy import read_policy
+    from stakes.commands.options.served_policy import read_policy
 
     upstream.script = engine("detail", "gpt-4o")
     where = tmp_path / "policy.json"

@@ -14,8 +14,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from stakes.cli import app
-from stakes.commands import served_policy
 from stakes.commands.envoy import IN_ENVOY
+from stakes.commands.options import served_policy
 from stakes.commands.serve import serve as serve_command
 
 OPTIONS = {one.name: one for one in get_command(app).commands["serve"].params if one.name != "help"}  # type: ignore[attr-defined]

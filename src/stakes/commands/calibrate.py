@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands import inputs
-from stakes.commands.options import ModelSource, Workers, asks_a_model, format_server_counts, server_counts
+from stakes.commands.options import inputs
+from stakes.commands.options.model import ModelSource, Workers, asks_a_model, format_server_counts, server_counts
 from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.grading import DEFAULT_METRIC
@@ -108,7 +108,7 @@ def calibrate(
     from stakes.calibration import calibrate as steps
     from stakes.calibration.estimators import DEFAULT
     from stakes.calibration.reading import settle_tiers
-    from stakes.commands.calibrate_summary import format_adaptive, format_per_request, print_calibration
+    from stakes.commands.output.calibration import format_adaptive, format_per_request, print_calibration
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import Progress
     from stakes.evaluation.runner import RunOptions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.inputs import check_distinct
+from stakes.commands.options.inputs import check_distinct
 from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.errors import BadInput
 from stakes.evaluation.progress import progress_bar

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.installed import PURPOSES, Package, installed, version
 from stakes.commands.output import AsJson, format_by_tier, print_json, print_table
+from stakes.commands.output.installed import PURPOSES, Package, installed, version
 from stakes.errors import BadInput, StakesError, UnknownFamily
 
 if TYPE_CHECKING:

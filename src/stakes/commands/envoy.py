@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided
+from stakes.commands.options.inputs import SERVED_SIGNAL_HELP, Undecided
+from stakes.commands.options.served_policy import FAMILY, PolicySource
+from stakes.commands.options.serving import with_settings, within
 from stakes.commands.output import AsJson, print_json
 from stakes.commands.serve import describe_policy, format_start
-from stakes.commands.serve_options import with_settings, within
-from stakes.commands.served_policy import FAMILY, PolicySource
 from stakes.errors import BadInput
 from stakes.gateway.settings import Settings
 

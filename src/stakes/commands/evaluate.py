@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands import inputs
 from stakes.commands.calibrate import calibration_log
-from stakes.commands.options import ModelSource, Workers, asks_the_policys_model
+from stakes.commands.options import inputs
+from stakes.commands.options.model import ModelSource, Workers, asks_the_policys_model
 from stakes.commands.output import AsJson, print_json, print_table
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided, parse_served_signal, use_signal
+from stakes.commands.options.inputs import SERVED_SIGNAL_HELP, Undecided, parse_served_signal, use_signal
 from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput
 

@@ -16,7 +16,7 @@ from stakes.commands.calibrate import (
     parse_ceilings,
     parse_harm,
 )
-from stakes.commands.inputs import Costs, tier_numbers, tier_words
+from stakes.commands.options.inputs import Costs, tier_numbers, tier_words
 from stakes.commands.output import AsJson, format_by_tier, print_json
 from stakes.errors import BadInput, InfeasibleBudget
 
@@ -73,7 +73,7 @@ def plan(
     from stakes.calibration.certify.certificate import CONFIDENCE, Certification
     from stakes.calibration.certify.power import Design, Search, samples_needed
     from stakes.calibration.estimators import DEFAULT
-    from stakes.commands.plan_summary import (
+    from stakes.commands.output.plan import (
         certified_share,
         print_needed,
         print_plan,

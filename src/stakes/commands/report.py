@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stakes.commands.inputs import check_writable
+from stakes.commands.options.inputs import check_writable
 from stakes.commands.output import AsJson, print_json
 from stakes.errors import BadInput
 

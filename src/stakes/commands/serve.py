@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands.inputs import SERVED_SIGNAL_HELP, Undecided
+from stakes.commands.options.inputs import SERVED_SIGNAL_HELP, Undecided
+from stakes.commands.options.served_policy import FAMILY, PolicySource, drift_limits
+from stakes.commands.options.serving import read_settings, with_settings, within
 from stakes.commands.output import AsJson, format_by_tier, print_json
-from stakes.commands.serve_options import read_settings, with_settings, within
-from stakes.commands.served_policy import FAMILY, PolicySource, drift_limits
 from stakes.errors import BadInput
 from stakes.gateway.settings import Settings
 

@@ -24,7 +24,7 @@ from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.certify.certificate import Certification
 from stakes.calibration.certify.no_harm import saved_by_document
 from stakes.calibration.result import Calibration
-from stakes.commands.calibrate_summary import format_served, print_certificate
+from stakes.commands.output.calibration import format_served, print_certificate
 from stakes.data.sample import Sample
 from stakes.evaluation.samples import prepare_samples
 from stakes.gateway.reload import policy_warnings

@@ -8,7 +8,7 @@ from PIL import Image
 import stakes
 from stakes.budgets.digests import _part_digests
 from stakes.budgets.policy import Policy
-from stakes.commands.served_policy import read_policy
+from stakes.commands.options.served_policy import read_policy
 from stakes.errors import BadInput, UnknownFamily
 from stakes.vision.geometry import count_tokens, family
 from stakes.vision.geometry.menus import menu, supported

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from stakes.commands.inputs import check_writable
+from stakes.commands.options.inputs import check_writable
 from stakes.commands.output import print_json, print_measured, print_table, save_record
 from stakes.errors import BadInput
 

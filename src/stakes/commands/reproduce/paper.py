@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stakes.commands.inputs import check_writable
+from stakes.commands.options.inputs import check_writable
 from stakes.commands.output import as_markdown, print_json, print_measured, print_table, save_record, versions
 from stakes.errors import BadInput, StakesError
 
 if TYPE_CHECKING:
-    from stakes.commands.options import ModelSource, Workers
+    from stakes.commands.options.model import ModelSource, Workers
     from stakes.experiments.results import PaperResults
     from stakes.experiments.study import Study
 

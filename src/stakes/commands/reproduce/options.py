@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stakes.commands import legibility
-from stakes.commands.inputs import parse_signal
-from stakes.commands.options import ModelSource, Workers, options_besides_model, read_key
+from stakes.commands.options.inputs import parse_signal
+from stakes.commands.options.model import ModelSource, Workers, options_besides_model, read_key
+from stakes.commands.reproduce import legibility
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.experiments.tables import TABLES, experiment
 

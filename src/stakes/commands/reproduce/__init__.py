@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stakes.commands import legibility, paper
-from stakes.commands import reproduce_options as options
-from stakes.commands.inputs import check_writable, signal_file
-from stakes.commands.options import ModelSource, Workers, asks_a_model
+from stakes.commands.options.inputs import check_writable, signal_file
+from stakes.commands.options.model import ModelSource, Workers, asks_a_model
 from stakes.commands.output import AsJson, print_json, print_measured, print_table, save_record, versions
-from stakes.commands.reproduce_options import CHECK, PAPER, PUBLISHED, options_of
+from stakes.commands.reproduce import legibility, options, paper
+from stakes.commands.reproduce.options import CHECK, PAPER, PUBLISHED, options_of
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.experiments.tables import TABLES, experiment
 

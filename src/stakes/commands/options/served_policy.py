@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stakes.commands.inputs import signal_file, tier_numbers, use_signal
+from stakes.commands.options.inputs import signal_file, tier_numbers, use_signal
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from stakes.calibration.arms.comparison import TOLERANCE
 from stakes.calibration.certify.certificate import Certificate
 from stakes.calibration.result import Calibration
 from stakes.commands.output import format_by_tier, print_table
-from stakes.commands.plan_summary import print_plan
+from stakes.commands.output.plan import print_plan
 
 if TYPE_CHECKING:
     from stakes.budgets.policy import Policy

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stakes.commands.options import replace_signature
+from stakes.commands.options.model import replace_signature
 from stakes.errors import BadInput
 from stakes.gateway.options import Option
 from stakes.gateway.settings import declared_options

@@ -60,7 +60,7 @@ def save_record(path: Path, record: object) -> None:
 
 def versions() -> dict[str, str]:
     """The machine, and the versions of the packages that can change a figure; those not installed are absent."""
-    from stakes.commands.installed import version
+    from stakes.commands.output.installed import version
 
     packages = {name: version(name) for name in ("stakes", "torch", "transformers", "numpy", "pillow")}
     here = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}

@@ -60,6 +60,7 @@ def page_samples(family: str, split: str, per_tier: int, *, start: int = 0) -> I
             task=family,
             tier=question.tier,
             document=page.document,
+            box=question.box,
             load=page.image.copy,
         )
 

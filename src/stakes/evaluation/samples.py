@@ -87,6 +87,7 @@ def draw_samples(family: str, split: str, per_tier: int, signal: Signal | None =
             size=page.image.size,
             digest=digests[page.document],
             load=load,
+            box=question.box,
         )
         drawn.append(sample)
     return drawn

@@ -98,6 +98,10 @@ def draw(
     family: Annotated[str, typer.Argument(help="forms, charts, infographics, signs, shapes, swatches or receipts.")],
     out: Out,
     per_tier: Annotated[int, typer.Option(help="Questions of each tier.", min=1)] = 60,
+    per_page: Annotated[
+        int,
+        typer.Option(help="Most questions of a tier on one page; fewer take more pages.", min=1),
+    ] = 4,
     split: Annotated[str, typer.Option(help="train, calibration or test, which share no page.")] = "test",
     start: Annotated[int, typer.Option(help="The number of the first page.", min=0)] = 0,
     as_json: AsJson = False,
@@ -109,7 +113,8 @@ def draw(
     from stakes.data.export import export, page_samples
 
     with progress_bar(f"drawing {family}", per_tier * (1 if family == "swatches" else 2)) as advance:
-        count = export(page_samples(family, split, per_tier, start=start), out, done=lambda: advance(1))
+        drawn = page_samples(family, split, per_tier, per_page=per_page, start=start)
+        count = export(drawn, out, done=lambda: advance(1))
     if as_json:
         print_json({"samples": str(out / "samples.jsonl"), "family": family, "split": split, "count": count})
     else:

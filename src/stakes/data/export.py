@@ -47,10 +47,10 @@ def export(samples: Iterable[Sample], folder: Path, *, done: Callable[[], None] 
     return len(lines)
 
 
-def page_samples(family: str, split: str, per_tier: int, *, start: int = 0) -> Iterator[Sample]:
+def page_samples(family: str, split: str, per_tier: int, *, per_page: int = 4, start: int = 0) -> Iterator[Sample]:
     """Synthetic pages as samples: ``swatches`` for the paper's cross-task diagnostic, or any other family."""
     count: dict[str, int] = {}  # questions so far of each page
-    for page, question in synthetic.samples(family, split, per_tier, start=start):
+    for page, question in synthetic.samples(family, split, per_tier, per_page=per_page, start=start):
         number = count[page.document] = count.get(page.document, -1) + 1
         yield Sample(
             id=f"{page.document}/{number}",

@@ -153,14 +153,17 @@ def best_strips(
     return strips
 
 
-def _dullness(run: MeasuredRun, sample: Sample, rows: Sequence[Outcome]) -> tuple[bool, bool, int, int]:
-    """Smaller for an answer that shows more: right at the policy's budget, wrong below, right above, with digits."""
-    chosen = run.policy.budgets[rows[0].tier]
-    marks = [(row.budget, mark_of(row, sample.answers) == "right") for row in rows]
-    above = [right for budget, right in marks if budget >= chosen]
-    wrong = sum(not right for budget, right in marks if budget < chosen)
-    digits = sum(map(str.isdigit, sample.answers[0]))
-    return not all(above), _category(rows, chosen, run.policy.mean_budget) != "win", -wrong, -min(digits, 4)
+def _dullness(run: MeasuredRun, sample: Sample, rows: Sequence[Outcome]) -> tuple[bool, int, bool, float]:
+    """Smaller for an answer that shows more: right from the policy's budget up, and just wrong below."""
+    from rapidfuzz.distance import Levenshtein
+
+    chosen, answer = run.policy.budgets[rows[0].tier], sample.answers[0]
+    right = {row.budget: mark_of(row, sample.answers) == "right" for row in rows}
+    unclear = sum(now != (budget >= chosen) for budget, now in right.items())
+    uniform = next(row for row in rows if row.budget == uniform_budget(rows, run.policy.mean_budget))
+    near = Levenshtein.normalized_similarity(uniform.prediction, answer)
+    win = _category(rows, chosen, run.policy.mean_budget) == "win"
+    return not right.get(chosen, False), unclear, not win, -near
 
 
 def _choose(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[tuple[str, str]]:
@@ -169,6 +172,8 @@ def _choose(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[tuple[str, 
     for name, rows in run.by_sample.items():
         if name in samples and (tier := rows[0].tier) in run.policy.tiers:
             groups[_category(rows, run.policy.budgets[tier], run.policy.mean_budget), tier].append(name)
+    for names in groups.values():  # those that show most come first
+        names.sort(key=lambda name: _dullness(run, samples[name], run.by_sample[name]))
     documents: set[str] = set()
     chosen: list[tuple[str, str]] = []
     while len(chosen) < CARDS and any(groups.values()):

@@ -22,6 +22,7 @@ from stakes.errors import StakesError
 from stakes.gateway.decision import DecideEndpoint
 from stakes.gateway.endpoints import Endpoints
 from stakes.gateway.monitoring import dashboard
+from stakes.gateway.monitoring.filmstrip import Filmstrips
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.probe import ProbeResult, probe, probe_until_known
@@ -79,7 +80,10 @@ def create_app(
             Route("/metrics", endpoints.metrics),
             Route("/openapi.json", endpoints.openapi),
             *gateway.decide.routes(),
-            *dashboard.routes(gateway.authenticator, dashboard.DashboardSource(endpoints.state, endpoints.image)),
+            *dashboard.routes(
+                gateway.authenticator,
+                dashboard.DashboardSource(endpoints.state, endpoints.image, gateway.filmstrips.answer),
+            ),
             Route("/{path:path}", gateway.proxy),
         ],
         middleware=sites.middleware(settings),
@@ -87,6 +91,7 @@ def create_app(
         exception_handlers={Refused: dashboard.refusal_reply},
     )
     app.state.metrics, app.state.workers, app.state.preparer = gateway.metrics, gateway.workers, gateway.preparer
+    app.state.filmstrips = gateway.filmstrips
     app.state.drain, app.state.tls = gateway.drain.begin, gateway.secrets.tls
     return app
 
@@ -157,6 +162,7 @@ class Gateway:
         )  # fmt: skip
         self.readiness = Readiness(self.upstream, self.drain)
         self.probe_result = ProbeResult(None, "not asked yet")
+        self.filmstrips = Filmstrips(settings, served)
         self.endpoints = Endpoints(self)
 
     @asynccontextmanager

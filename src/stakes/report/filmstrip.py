@@ -43,6 +43,12 @@ class Place:
     box: Box
     of: int = 1
 
+    @classmethod
+    def around(cls, boxes: Sequence[Box], of: int = 1) -> "Place":
+        """The place that holds all boxes of an answer, one for each of its lines."""
+        lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+        return cls((min(lefts), min(tops), max(rights), max(bottoms)), of)
+
     def window(self, size: tuple[int, int]) -> Box:
         """The part of the page that is shown: the answer with a line above and below, inside the page."""
         left, top, right, bottom = self.box
@@ -97,9 +103,7 @@ def place_of(sample: Sample, image: Image.Image) -> Place | None:
     found = model.locations[sample.id]
     if not found:
         return None
-    xs, ys = ([box[axis] for box in found[0].boxes] for axis in (0, 1))
-    right, bottom = (max(box[axis] for box in found[0].boxes) for axis in (2, 3))
-    return Place((min(xs), min(ys), right, bottom), len(found))
+    return Place.around(found[0].boxes, len(found))
 
 
 @cache

@@ -17,6 +17,7 @@ ROOT = Path(stakes.__file__).parent
 ORDER = [
     "aliases",
     "errors",
+    "notebooks",
     "files",
     "tiers",
     "http",

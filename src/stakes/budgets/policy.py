@@ -4,8 +4,7 @@
     decision = policy.decide("What is the invoice total?")
     decision.tier, decision.budget, decision.why      # 'high', 576, 'keyword "total"'
 
-One JSON file without timestamps, written atomically. Two policies are equal when their tiers and budgets are.
-``save`` writes schema 2. Files of schema 1 load too: they lack the model, the metric and what else schema 2 has.
+One JSON file without timestamps, written atomically. Files of schema 1 load too: they lack what schema 2 has added.
 """
 
 import json
@@ -21,6 +20,7 @@ from stakes.budgets.per_request import PerRequestPlan
 from stakes.errors import BadInput
 from stakes.files import write_whole
 from stakes.models.identity import ModelName
+from stakes.notebooks import PolicyView
 from stakes.signals import KeywordRule, Prompt, Signal, from_dict, to_dict
 from stakes.signals.named import PluginSignal
 from stakes.signals.prompt import text_of
@@ -82,7 +82,7 @@ class Decision:
     decided: bool = True
 
 
-class Policy(BaseModel):
+class Policy(PolicyView, BaseModel):
     """Budgets by tier with everything needed to apply and to audit them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

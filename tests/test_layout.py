@@ -54,8 +54,9 @@ TORCH_FREE_MODULES = [
 # estimate, the results file and its check, the command, and the table of other models; its open cells take 4.
 # The shared ledger takes 6 more, what is installed 1, several processes 6, Envoy 3. Plugins take 1, seven
 # selectors one each, the list of families 1, and their further formulas 2. Other types by stock generate take 1,
-# trimming 1. The shared options of commands are a package: 1.
-MOST_FILES = 337
+# trimming 1. The shared options of commands are a package: 1. Filmstrips take 4: crops, pages as seen, the command and
+# the dashboard's. Notebooks take 1.
+MOST_FILES = 342
 MOST_LINES = 300
 MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "experiments/tables"}
@@ -64,8 +65,8 @@ LARGE_FOLDERS = {"vision/selectors", "experiments/tables"}
 # limits of memory and small work first 120, menus 230, PDFs 390, a cap for many pages 55, upstreams 125,
 # the paper in one command 1,050, the cells that it left open 280, the shared ledger 700, several processes 450,
 # Envoy 170, plugins 130, seven selectors 230, families 285, other types by stock generate 170, rules of decoding 55
-# and trimming 145.
-MOST_LINES_OF_CODE = 34_990
+# and trimming 145. Filmstrips take 390 and notebooks 160, what the report says in words 60, the next command 25.
+MOST_LINES_OF_CODE = 35_650
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

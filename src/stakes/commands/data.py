@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stakes.commands.options.inputs import check_distinct
-from stakes.commands.output import AsJson, format_by_tier, print_json
+from stakes.commands.output import AsJson, format_by_tier, print_json, print_next
 from stakes.errors import BadInput
 from stakes.evaluation.progress import progress_bar
 
@@ -42,6 +42,9 @@ def check(
     else:
         for line in _summary(found, family):
             typer.echo(line)
+        if found.usable and found.images:
+            costs = [word for tier in found.tiers for word in ("--cost", f"{tier}={5 if tier == 'high' else 1}")]
+            print_next("calibrate", file, *costs)
     if not found.usable:
         fatal = [problem for problem in found.problems if problem.fatal]
         lines = len({problem.line for problem in fatal if problem.line is not None})
@@ -91,6 +94,7 @@ def fetch(
     typer.echo(f"scanned  {rows.scanned} rows: {rows}; a later set may start with --skip {rows.stop}")
     small = f"{scanned.small} with fewer than {scanned.min_native} native tokens at the permitted size"
     typer.echo(f"skipped  {small}, {scanned.surplus} of a tier that was full")
+    print_next("data", "check", out / "samples.jsonl")
 
 
 @app.command()
@@ -119,6 +123,7 @@ def draw(
         print_json({"samples": str(out / "samples.jsonl"), "family": family, "split": split, "count": count})
     else:
         typer.echo(f"samples  {count} in {out / 'samples.jsonl'}")
+        print_next("data", "check", out / "samples.jsonl")
 
 
 def _summary(found: "FileReport", family: str) -> Iterator[str]:

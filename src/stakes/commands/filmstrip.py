@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from stakes.commands.options.inputs import check_writable
-from stakes.commands.output import AsJson, print_json
+from stakes.commands.output import AsJson, print_json, print_next
 from stakes.commands.report import shown_samples, with_model
 from stakes.errors import BadInput
 
@@ -40,7 +40,7 @@ def filmstrip(
     drawn, selectors, found = with_model(found, model, [])
     strips = best_strips(found, source, drawn, selectors)
     try:
-        draw_filmstrips(strips).quantize(64).save(output, optimize=True)
+        draw_filmstrips(strips).quantize(256).save(output, optimize=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadInput(f"{output} cannot be written ({reason}); choose another path, ending in .png") from None
@@ -50,3 +50,4 @@ def filmstrip(
         print_json({"filmstrip": str(output), "bytes": size, "rows": rows})
         return
     typer.echo(f"Filmstrip in {output} ({size / 1000:.0f} kB).")
+    print_next("report", run, *(["--pages", pages] if pages else ["--samples", samples]))

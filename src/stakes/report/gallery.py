@@ -23,6 +23,7 @@ from stakes.report.seen_pages import NO_PLACE, see, uniform_budget
 from stakes.tiers import extremes
 
 CARDS = 8
+FRAMES = 5  # of a filmstrip in one image
 TRIED = 20  # answers of a tier that are looked for on their pages
 LONGEST = 560  # pixels of a thumbnail's longer side; 8 pages at 7 budgets then take about 1 MB
 CATEGORIES = {
@@ -144,7 +145,7 @@ def best_strips(
     for tier in dict.fromkeys(extremes(run.policy.costs)):
         mine = [name for name, rows in run.by_sample.items() if name in samples and rows[0].tier == tier]
         for name in sorted(mine, key=lambda name: _dullness(run, samples[name], run.by_sample[name]))[:TRIED]:
-            strip = see(run, samples[name], run.by_sample[name], model, selectors).strip
+            strip = see(run, samples[name], run.by_sample[name], model, selectors, FRAMES).strip
             if strip is not None:
                 strips.append(strip)
                 break
@@ -153,8 +154,8 @@ def best_strips(
     return strips
 
 
-def _dullness(run: MeasuredRun, sample: Sample, rows: Sequence[Outcome]) -> tuple[bool, int, bool, float]:
-    """Smaller for an answer that shows more: right from the policy's budget up, and just wrong below."""
+def _dullness(run: MeasuredRun, sample: Sample, rows: Sequence[Outcome]) -> tuple[bool, bool, int, bool, float]:
+    """Smaller for an answer that shows more: of its label's tier, right at the policy's budget, just wrong below."""
     from rapidfuzz.distance import Levenshtein
 
     chosen, answer = run.policy.budgets[rows[0].tier], sample.answers[0]
@@ -163,7 +164,8 @@ def _dullness(run: MeasuredRun, sample: Sample, rows: Sequence[Outcome]) -> tupl
     uniform = next(row for row in rows if row.budget == uniform_budget(rows, run.policy.mean_budget))
     near = Levenshtein.normalized_similarity(uniform.prediction, answer)
     win = _category(rows, chosen, run.policy.mean_budget) == "win"
-    return not right.get(chosen, False), unclear, not win, -near
+    other = sample.tier not in ("", rows[0].tier)
+    return other, not right.get(chosen, False), unclear, not win, -near
 
 
 def _choose(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[tuple[str, str]]:

@@ -38,12 +38,17 @@ class SeenPage:
 
 
 def see(
-    run: MeasuredRun, sample: Sample, rows: Sequence[Outcome], model: Any = None, selectors: Sequence[str] = ()
+    run: MeasuredRun,
+    sample: Sample,
+    rows: Sequence[Outcome],
+    model: Any = None,
+    selectors: Sequence[str] = (),
+    most: int = BUDGETS,
 ) -> SeenPage:
-    """What the model sees of a sample's page at up to ``BUDGETS`` of its budgets."""
+    """What the model sees of a sample's page at up to ``most`` of its budgets."""
     policy, image = run.policy, open_image(sample.load())
     chosen, uniform = policy.budgets[rows[0].tier], uniform_budget(rows, policy.mean_budget)
-    shown = _spread(rows, {uniform, chosen})
+    shown = _spread(rows, {uniform, chosen}, most)
     grid, masks, notes = (0, 0), dict[int, dict[str, str]](), list[str]()
     if policy.mechanism == "resolution":
         fitted = [fit(image, row.budget, policy.family) for row in shown]
@@ -77,14 +82,14 @@ def uniform_budget(rows: Sequence[Outcome], mean: int) -> int:
     return max((row.budget for row in rows if row.budget <= mean), default=rows[0].budget)
 
 
-def _spread(rows: Sequence[Outcome], always: set[int]) -> list[Outcome]:
-    """At most ``BUDGETS`` of the rows, evenly over the budgets, the first, the last and ``always`` among them."""
-    if len(rows) <= BUDGETS:
+def _spread(rows: Sequence[Outcome], always: set[int], most: int) -> list[Outcome]:
+    """At most ``most`` of the rows, evenly over the budgets, the first, the last and ``always`` among them."""
+    if len(rows) <= most:
         return list(rows)
     keep = {0, len(rows) - 1} | {i for i, row in enumerate(rows) if row.budget in always}
-    for k in range(1, BUDGETS - 1):
-        if len(keep) < BUDGETS:
-            keep.add(round(k * (len(rows) - 1) / (BUDGETS - 1)))
+    for k in range(1, most - 1):
+        if len(keep) < most:
+            keep.add(round(k * (len(rows) - 1) / (most - 1)))
     return [rows[i] for i in sorted(keep)]
 
 

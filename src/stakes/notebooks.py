@@ -103,14 +103,7 @@ class PolicyView(Shown):
     def rows(self: Any) -> list[Row]:
         """One row for each tier; ``error`` is that of the curve its budget was chosen on, None where there is none."""
         return [
-            {
-                "tier": tier,
-                "cost": plan.cost,
-                "budget": plan.budget,
-                "error": curve.error(plan.budget)
-                if (curve := plan.chosen_on) and plan.budget in curve.budgets
-                else None,
-            }
+            {"tier": tier, "cost": plan.cost, "budget": plan.budget, "error": _expected(plan)}
             for tier, plan in self.tiers.items()
         ]
 
@@ -203,6 +196,12 @@ def budgets_chart(rows: Sequence[Row]) -> Chart:
     x = {"field": "budget", "type": "quantitative", "title": "visual tokens per image"}
     y = {"field": "tier", "type": "nominal", "sort": None}
     return _chart(rows, [{"mark": "bar", "encoding": {"x": x, "y": y}}])
+
+
+def _expected(plan: Any) -> float | None:
+    """The error of a tier's plan on the curve that its budget was chosen on."""
+    curve = plan.chosen_on
+    return curve.error(plan.budget) if curve is not None and plan.budget in curve.budgets else None
 
 
 def _chart(rows: Sequence[Row], layers: list[Row]) -> Chart:

@@ -172,7 +172,8 @@ def calibrate(
         typer.echo(line)
     if counts:
         typer.echo(format_server_counts(counts))
-    print_next("report", output, *(["--pages", pages] if pages else ["--samples", samples]))
+    drawn_by = ["--model", result.policy.model.name] if mechanism == "deletion" and result.policy.model else []
+    print_next("report", output, *(["--pages", pages] if pages else ["--samples", samples]), *drawn_by)
 
 
 def _choices(

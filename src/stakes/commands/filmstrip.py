@@ -50,4 +50,5 @@ def filmstrip(
         print_json({"filmstrip": str(output), "bytes": size, "rows": rows})
         return
     typer.echo(f"Filmstrip in {output} ({size / 1000:.0f} kB).")
-    print_next("report", run, *(["--pages", pages] if pages else ["--samples", samples]))
+    given = [*(["--pages", pages] if pages else ["--samples", samples]), *(["--model", model] if model else [])]
+    print_next("report", run, *given)

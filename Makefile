@@ -24,7 +24,7 @@ test-ray: .venv/.ray
 
 # The dashboard and the report in the system's own Chromium (Debian: apt-get install chromium); skips with a reason where there is none.
 test-browser: .venv/.browser
-	$(PY) -m pytest -rs tests/gateway/monitoring/test_browser.py tests/report/test_browser.py tests/report/test_browser_reading.py
+	$(PY) -m pytest -rs tests/gateway/monitoring/test_browser*.py tests/report/test_browser*.py
 
 # The hook inside a real LiteLLM proxy, which pins half of the world and so has an environment of its own.
 test-litellm: .venv/.dev .venv-litellm/.made

@@ -3,10 +3,16 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo test test-ray test-browser test-litellm test-deploy test-fleet test-fuzz test-engine test-budget test-escalation test-attacks test-soak soak judge judge-data receipts check bench docs format clean
+.PHONY: demo filmstrip test test-ray test-browser test-litellm test-deploy test-fleet test-fuzz test-engine test-budget test-escalation test-attacks test-soak soak judge judge-data receipts check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
+
+# The picture at the top of the README: receipts, budgets for them, and one answer of each tier at five budgets. Two minutes.
+filmstrip: .venv/.demo
+	test -f runs/filmstrip/samples.jsonl || .venv/bin/stakes data draw receipts --out runs/filmstrip --per-tier 80 --per-page 2 --split calibration
+	.venv/bin/stakes calibrate runs/filmstrip/samples.jsonl --mean-budget 224 --grid 64,128,192,256,320,448 --cost high=20 --cost low=1 -o runs/filmstrip/policy.json
+	.venv/bin/stakes filmstrip runs/filmstrip/policy.json --samples runs/filmstrip/samples.jsonl -o docs/filmstrip.png
 
 # A process a core, each of one thread, file by file: half of the time that one process takes on two cores.
 test: .venv/.dev
@@ -18,7 +24,7 @@ test-ray: .venv/.ray
 
 # The dashboard and the report in the system's own Chromium (Debian: apt-get install chromium); skips with a reason where there is none.
 test-browser: .venv/.browser
-	$(PY) -m pytest -rs tests/gateway/monitoring/test_browser.py tests/report/test_browser.py
+	$(PY) -m pytest -rs tests/gateway/monitoring/test_browser*.py tests/report/test_browser*.py
 
 # The hook inside a real LiteLLM proxy, which pins half of the world and so has an environment of its own.
 test-litellm: .venv/.dev .venv-litellm/.made

@@ -18,6 +18,7 @@ ORDER = [
     "aliases",
     "errors",
     "formats",
+    "notebooks",
     "files",
     "tiers",
     "http",
@@ -46,11 +47,11 @@ TORCH_FREE_MODULES = [
 ]  # fmt: skip
 
 # Reminders to look for something to remove before adding: they are what the package has.
-MOST_FILES = 359
+MOST_FILES = 364
 MOST_LINES = 300
 MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "experiments/tables"}
-MOST_LINES_OF_CODE = 37_510
+MOST_LINES_OF_CODE = 38_140
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

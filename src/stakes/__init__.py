@@ -95,7 +95,12 @@ __all__ = [
 ]
 
 
+_PACKAGES = ("data", "models")  # shown beside the names, and imported on first use like them
+
+
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"stakes.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'stakes' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -104,4 +109,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted({*__all__, *_PACKAGES})

@@ -20,6 +20,7 @@ from stakes.commands.envoy import envoy
 from stakes.commands.evaluate import evaluate
 from stakes.commands.explain import explain
 from stakes.commands.families import families
+from stakes.commands.filmstrip import filmstrip
 from stakes.commands.plan import plan
 from stakes.commands.report import report
 from stakes.commands.reproduce import reproduce
@@ -50,6 +51,7 @@ app.command()(evaluate)
 app.command()(serve)
 app.command()(envoy)
 app.command()(report)
+app.command()(filmstrip)
 app.command()(demo)
 app.command()(doctor)
 

@@ -15,9 +15,10 @@ from stakes.calibration.calibrate import CalibrationOptions
 from stakes.calibration.certify.certificate import Certification, certify
 from stakes.calibration.estimators import Terms, choose, fit
 from stakes.calibration.measure import measure
-from stakes.calibration.result import VEGA_LITE, Calibration
+from stakes.calibration.result import Calibration
 from stakes.errors import BadInput
 from stakes.evaluation.samples import prepare_samples
+from stakes.notebooks import VEGA_LITE
 from stakes.signals import KeywordRule
 
 COSTS = {"high": 5.0, "low": 1.0}
@@ -118,7 +119,7 @@ def test_a_frame_has_the_rows_and_names_what_is_missing(found: Calibration, monk
 
 def test_the_plot_is_vega_lite_that_a_converter_draws(found: Calibration) -> None:
     chart = found.plot()
-    assert chart._repr_mimebundle_() == {VEGA_LITE: dict(chart)}
+    assert chart._repr_mimebundle_()[VEGA_LITE] == dict(chart)
     assert json.loads(json.dumps(chart))["data"]["values"][0]["tier"] == "high"
     converter = pytest.importorskip("vl_convert")
     assert "<svg" in converter.vegalite_to_svg(dict(chart))

@@ -123,7 +123,8 @@ def write_samples(folder: Path, path: Path, question: str) -> Path:
         name = sample.split("/")[0] + ".png"
         if not (folder / name).exists():
             Image.new("RGB", (560, 448), (200, 220, 240)).save(folder / name)
-        record = {"id": sample, "image": name, "question": f"{question} {sample}", "answers": ["42"]}
+        record: dict[str, object] = {"id": sample, "image": name, "question": f"{question} {sample}", "answers": ["42"]}
+        record["box"] = [100, 80, 160, 96]
         lines.append(json.dumps({**record, "tier": tier, "task": tier}))
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return file

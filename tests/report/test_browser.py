@@ -4,65 +4,19 @@ make test-browser
 """
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.browser_page import COSTS, allocation
 from tests.report.incomplete_runs import NAMES, make
-from tests.report.runs import HOSTILE, make_run, write_samples
+from tests.report.runs import GRID, HOSTILE, make_run
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.harm import allocate_within, policy_rises
 from stakes.report.data import MeasuredRun, read_run
 from stakes.report.gallery import samples_from_file
-from stakes.report.html import Pricing, report_html
-
-playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: make test-browser")
-pytest.importorskip("vl_convert", reason="a report needs the report extra")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; on Debian: apt-get install chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-COSTS = {"high": 5.0, "low": 1.0}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as player:
-        one = player.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
-        yield one
-        one.close()
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[MeasuredRun, Path]:
-    folder = tmp_path_factory.mktemp("report")
-    run = read_run(make_run(folder, COSTS, 24, text=HOSTILE, seed=4))
-    samples = samples_from_file(write_samples(folder, folder / "policy.outcomes.jsonl", HOSTILE), run)
-    file = folder / "report.html"
-    file.write_text(report_html(run, samples, pricing=Pricing(1.0, 1_000_000)), encoding="utf-8")
-    return run, file
-
-
-@pytest.fixture
-def page(browser: Any, made: tuple[MeasuredRun, Path]) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    one = context.new_page()
-    one.fetched, one.errors = [], []
-    one.on("request", lambda request: one.fetched.append(request.url))
-    one.on("pageerror", lambda error: one.errors.append(str(error)))
-    one.on("console", lambda line: one.errors.append(line.text) if line.type == "error" else None)
-    one.goto(made[1].as_uri())
-    one.wait_for_selector("body[data-ready=yes]", timeout=60_000)
-    yield one
-    assert one.errors == []
-    context.close()
-
-
-def allocation(page: Any) -> tuple[dict[str, int], float]:
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    return json.loads(page.evaluate("document.body.dataset.budgets")), float(page.evaluate("document.body.dataset.cwe"))
+from stakes.report.html import report_html
 
 
 def test_both_controls_reallocate_as_allocate_does_and_move_every_figure(
@@ -94,7 +48,7 @@ def test_the_harm_limit_reallocates_as_allocate_within_does(page: Any, made: tup
     total, free = run.policy.mean_budget * sum(run.counts.values()), allocation(page)[0]
     rises = policy_rises(run.policy)
     assert rises["low"].rise > 0.25
-    assert f"Errors of tier low rise from {100 * rises['low'].before:.1f} %" in page.inner_text("#rises")
+    assert f"Errors of tier low rise from {100 * rises['low'].before:.1f}\u00a0%" in page.inner_text("#rises")
     assert page.is_hidden("#points-control")
     page.select_option("#harm", "all")
     for points in (15, 0, 30):
@@ -145,12 +99,68 @@ def test_the_keyboard_works_and_a_mean_too_small_is_refused(page: Any) -> None:
     allocation(page)
     assert page.is_hidden("#infeasible")
     card = page.locator("article.card").first
+    card.locator("summary").focus()
+    page.keyboard.press("Enter")
     slider = card.locator("input[data-control=left]")
     slider.focus()
     slider.press("Home")
     assert card.locator('[data-side="left"] strong').inner_text() == "32 tokens"
     slider.press("End")
     assert card.locator('[data-side="left"] strong').inner_text() == "288 tokens"
+
+
+def test_the_filmstrip_follows_the_controls_and_can_be_read_without_color(page: Any) -> None:
+    film = page.locator("article.card").first.locator("ol.film")
+    tier = page.inner_text("article.card .tag >> nth=0")
+    assert film.locator("li").count() == 5
+    assert page.evaluate("[...document.querySelectorAll('.film img')].every((one) => one.naturalWidth === 240)")
+    for mean in (200, 64):
+        page.fill("#mean", str(mean))
+        budgets, _ = allocation(page)
+        marked = film.locator("li[aria-current=true]")
+        assert marked.count() == 1
+        assert marked.locator("span >> nth=0").inner_text() == f"{budgets[tier]} tokens"
+        assert marked.locator(".chosen").is_visible()
+        even = film.locator("li:has(.even:visible)")
+        assert even.locator("span >> nth=0").inner_text() == f"{max(b for b in GRID if b <= mean)} tokens"
+    words = page.evaluate(
+        "[...document.querySelectorAll('.film .read')].map((one) => one.innerText[0] + one.ariaLabel)"
+    )
+    assert {word[:2] for word in words} <= {"✓r", "✗w"}
+    assert len({word[0] for word in words}) == 2
+
+
+def test_the_headline_follows_the_controls_and_returns_to_what_was_tested(page: Any) -> None:
+    tested = page.inner_text("#verdict")
+    assert "95" in tested
+    page.fill("#ratio", "1")
+    allocation(page)
+    now = page.inner_text("#verdict")
+    assert now.startswith("If a mistake in high costs 1 times one in low, at 160 tokens per image: ")
+    assert "not been tested at this setting" in now or "keep one budget" in now
+    page.fill("#ratio", "3")
+    page.fill("#mean", "96")
+    budgets, cwe = allocation(page)
+    now = page.inner_text("#verdict")
+    assert f"give high {budgets['high']}, low {budgets['low']}" in now
+    assert float(now.split("one budget for all to ")[1].split(". ")[0]) == pytest.approx(cwe, abs=6e-4)
+    page.click("#reset")
+    allocation(page)
+    assert page.inner_text("#verdict") == tested
+
+
+@pytest.mark.parametrize(("name", "value"), [("ratio", "0"), ("ratio", "-3"), ("mean", "0"), ("points", "101")])
+def test_what_cannot_be_is_refused_in_words(page: Any, name: str, value: str) -> None:
+    page.select_option("#harm", "all")
+    before = allocation(page)
+    page.fill(f"#{name}", value)
+    assert page.is_visible("#infeasible")
+    assert {"ratio": "above 0", "mean": "1 or more", "points": "0 to 100"}[name] in page.inner_text("#infeasible")
+    assert page.get_attribute(f"#{name}", "aria-invalid") == "true"
+    assert allocation(page) == before
+    page.fill(f"#{name}", "7" if name == "ratio" else "90")
+    allocation(page)
+    assert page.is_hidden("#infeasible")
 
 
 def test_nothing_is_fetched_and_hostile_text_is_only_text(page: Any) -> None:

@@ -177,7 +177,8 @@ def test_pages_are_drawn_again_and_deletion_draws_the_kept_tokens(tmp_path: Path
     from tests.models.tiny import tiny
 
     from stakes.data.synthetic import samples
-    from stakes.report.gallery import bits, make_gallery
+    from stakes.report.gallery import make_gallery
+    from stakes.report.seen_pages import bits, indices
 
     path = make_run(tmp_path, COSTS, mechanism="deletion", evaluated=False)
     questions = [(f"{page.document}/{page.questions.index(q)}", q) for page, q in samples("forms", "test", 1)]
@@ -198,3 +199,4 @@ def test_pages_are_drawn_again_and_deletion_draws_the_kept_tokens(tmp_path: Path
     with pytest.raises(BadInput, match="the model that the run was made with"):
         make_gallery(read_run(path), drawn, model, ["redundancy"])
     assert base64.b64decode(bits([0, 9], 12)) == bytes([1, 2])
+    assert indices(bits([0, 9], 12)) == [0, 9]

@@ -15,8 +15,11 @@ pytest.importorskip("vl_convert", reason="a report needs the report extra")
 
 # Sentences that the report must contain, and those that would be untrue there.
 SENTENCES = {
-    "one tier": (["nothing to move tokens between", "have not been answered"], ["Diamonds are optima"]),
-    "ten tiers": (["the table has the other 7 tiers", "Diamonds are optima"], ["nothing to move tokens between"]),
+    "one tier": (["nothing to move tokens between", "have not been answered"], ["Diamonds are"]),
+    "ten tiers": (
+        ["the table has the other 7 tiers", "Diamonds are the best points"],
+        ["nothing to move tokens between"],
+    ),
     "no deletion outcomes": (
         ["no policy.outcomes.jsonl beside the policy", "by deletion with redundancy", "not known without a log"],
         ["Milliseconds an answer", "darkened"],

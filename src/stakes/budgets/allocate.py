@@ -25,6 +25,7 @@ from stakes.budgets.curve import Curve, above_floor, whole_number
 from stakes.budgets.hull import ONE, TIE, Menu, Sums, relax, undominated
 from stakes.budgets.solver import solve
 from stakes.errors import BadInput, InfeasibleBudget
+from stakes.notebooks import AllocationView
 
 Edge = Literal["largest", "smallest", "both"]
 Split = Mapping[int, int]
@@ -32,7 +33,7 @@ Split = Mapping[int, int]
 
 
 @dataclass(frozen=True)
-class Allocation:
+class Allocation(AllocationView):
     """Budgets for the tiers, what they cost and what they bring."""
 
     budgets: Mapping[str, int]

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from stakes.errors import BadInput
+from stakes.notebooks import CurveView
 
 MOST_TOKENS = 10**9
 """Of any budget: far beyond every image, and far below what arithmetic overflows at."""
@@ -31,7 +32,7 @@ PAPER_GRID = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(CurveView):
     """Error rates in [0, 1] at sorted, unique budgets; ``counts`` is one number for all budgets or one for each."""
 
     budgets: tuple[int, ...]

@@ -4,9 +4,8 @@
     decision = policy.decide("What is the invoice total?")
     decision.tier, decision.budget, decision.why      # 'high', 576, 'keyword "total"'
 
-One JSON file without timestamps, written atomically. Two policies are equal when their tiers and options are.
-``save`` writes schema 2. Files of schema 1 load too: they lack the model, the metric, thresholds and what else schema 2
-has.
+One JSON file without timestamps, written atomically. Two policies are equal when their tiers and options are. Files of
+schema 1 load too: they lack what schema 2 has added.
 """
 
 import json
@@ -23,6 +22,7 @@ from stakes.errors import BadInput
 from stakes.files import write_whole
 from stakes.models.base import Statistic
 from stakes.models.identity import ModelName
+from stakes.notebooks import PolicyView
 from stakes.signals import KeywordRule, Prompt, Signal, from_dict, to_dict
 from stakes.signals.named import PluginSignal
 from stakes.signals.prompt import text_of
@@ -37,7 +37,7 @@ DIGITS = 12
 Digest = Annotated[str, Field(pattern=f"^[0-9a-f]{{{DIGITS}}}$")]
 
 
-class Policy(BaseModel):
+class Policy(PolicyView, BaseModel):
     """Budgets by tier with everything needed to apply and to audit them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

@@ -42,10 +42,11 @@ from stakes.evaluation.samples import Excluded, answerable, basis_of, trim_sampl
 from stakes.evaluation.statistics import RATIOS
 from stakes.models.base import VLM
 from stakes.models.identity import model_name
+from stakes.notebooks import EvaluationView
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(EvaluationView):
     """The comparison, and what it cost."""
 
     comparison: Comparison

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from stakes.budgets.curve import Curve
@@ -15,24 +14,15 @@ from stakes.calibration.certify.certificate import Certificate
 from stakes.calibration.escalation.step import OptionStep
 from stakes.calibration.holdout import AsServed, HeldOut, as_served, estimate_served
 from stakes.calibration.reading import SignalTraining
-from stakes.errors import BadInput
 from stakes.evaluation.runner import Run
 from stakes.evaluation.samples import Excluded
 from stakes.evaluation.savings import ms_per_thousand_tokens
+from stakes.notebooks import CalibrationView
 from stakes.tiers import expected_costs
-
-VEGA_LITE = "application/vnd.vegalite.v5+json"
-
-
-class Chart(dict[str, Any]):
-    """A Vega-Lite specification that notebooks draw; ``altair.Chart.from_dict`` and any Vega-Lite tool take it too."""
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, dict[str, Any]]:
-        return {VEGA_LITE: dict(self)}
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(CalibrationView):
     """The policy and what it rests on."""
 
     policy: Policy
@@ -131,37 +121,6 @@ class Calibration:
             for tier, curve in self.curves.items()
             for budget, error, count in zip(curve.budgets, curve.errors, curve.counts, strict=True)
         ]
-
-    def to_frame(self) -> Any:
-        """``rows`` as a pandas DataFrame."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError:
-            raise BadInput("a frame needs pandas; run: pip install pandas, or take rows() for plain dicts") from None
-        return pandas.DataFrame(self.rows())
-
-    def plot(self) -> Chart:
-        """Error by tokens: measured points with their intervals, the fitted line, and each tier's budget."""
-        x = {"field": "budget", "type": "quantitative", "title": "visual tokens"}
-        color = {"field": "tier", "type": "nominal"}
-
-        def layer(mark: Any, field: str, **more: Any) -> dict[str, Any]:
-            y = {"field": field, "type": "quantitative", "title": "error rate"}
-            return {"mark": mark, "encoding": {"x": x, "y": y, "color": color} | more}
-
-        chosen = {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"x": x, "color": color}}
-        return Chart(
-            {
-                "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-                "data": {"values": self.rows()},
-                "layer": [
-                    layer("line", "fitted"),
-                    layer("point", "error"),
-                    layer({"type": "rule", "opacity": 0.4}, "low", y2={"field": "high"}),
-                    chosen | {"transform": [{"filter": "datum.chosen"}]},
-                ],
-            }
-        )
 
     def record(self) -> dict[str, object]:
         """Everything but the answers, as JSON."""

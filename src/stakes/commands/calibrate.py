@@ -11,7 +11,7 @@ import typer
 
 from stakes.commands.options import inputs
 from stakes.commands.options.model import ModelSource, Workers, asks_a_model, format_server_counts, server_counts
-from stakes.commands.output import AsJson, print_json
+from stakes.commands.output import AsJson, print_json, print_next
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 from stakes.evaluation.grading import DEFAULT_METRIC
 
@@ -212,6 +212,8 @@ def calibrate(
         typer.echo(line)
     if counts:
         typer.echo(format_server_counts(counts))
+    drawn_by = ["--model", result.policy.model.name] if mechanism == "deletion" and result.policy.model else []
+    print_next("report", output, *(["--pages", pages] if pages else ["--samples", samples]), *drawn_by)
 
 
 def _choices(

@@ -9,7 +9,7 @@ import typer
 
 from stakes.commands.options.inputs import check_distinct, check_writable
 from stakes.commands.options.tables import draw_pdf_pages, find_named, read_fields, what_can_be_shown
-from stakes.commands.output import AsJson, format_by_tier, print_json
+from stakes.commands.output import AsJson, format_by_tier, print_json, print_next
 from stakes.errors import BadInput
 from stakes.evaluation.progress import progress_bar
 from stakes.formats import counted
@@ -44,6 +44,9 @@ def check(
     else:
         for line in _summary(found, family):
             typer.echo(line)
+        if found.usable and found.images:
+            costs = [word for tier in found.tiers for word in ("--cost", f"{tier}={5 if tier == 'high' else 1}")]
+            print_next("calibrate", file, *costs)
     if not found.usable:
         fatal = [problem for problem in found.problems if problem.fatal]
         lines = len({problem.line for problem in fatal if problem.line is not None})
@@ -167,6 +170,7 @@ def fetch(
     typer.echo(f"scanned  {rows.scanned} rows: {rows}; a later set may start with --skip {rows.stop}")
     small = f"{scanned.small} with fewer than {scanned.min_native} native tokens at the permitted size"
     typer.echo(f"skipped  {small}, {scanned.surplus} of a tier that was full")
+    print_next("data", "check", out / "samples.jsonl")
 
 
 @app.command()
@@ -174,6 +178,10 @@ def draw(
     family: Annotated[str, typer.Argument(help="forms, charts, infographics, signs, shapes, swatches or receipts.")],
     out: Out,
     per_tier: Annotated[int, typer.Option(help="Questions of each tier.", min=1)] = 60,
+    per_page: Annotated[
+        int,
+        typer.Option(help="Most questions of a tier on one page; fewer take more pages.", min=1),
+    ] = 4,
     split: Annotated[str, typer.Option(help="train, calibration or test, which share no page.")] = "test",
     start: Annotated[int, typer.Option(help="The number of the first page.", min=0)] = 0,
     as_json: AsJson = False,
@@ -185,11 +193,13 @@ def draw(
     from stakes.data.export import export, page_samples
 
     with progress_bar(f"drawing {family}", per_tier * (1 if family == "swatches" else 2)) as advance:
-        count = export(page_samples(family, split, per_tier, start=start), out, done=lambda: advance(1))
+        drawn = page_samples(family, split, per_tier, per_page=per_page, start=start)
+        count = export(drawn, out, done=lambda: advance(1))
     if as_json:
         print_json({"samples": str(out / "samples.jsonl"), "family": family, "split": split, "count": count})
     else:
         typer.echo(f"samples  {count} in {out / 'samples.jsonl'}")
+        print_next("data", "check", out / "samples.jsonl")
 
 
 def _summary(found: "FileReport", family: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stakes.commands.options.inputs import check_writable
-from stakes.commands.output import AsJson, print_json, print_table
+from stakes.commands.output import AsJson, print_json, print_next, print_table
 from stakes.commands.output.installed import installed
 from stakes.errors import BadInput
 
@@ -107,6 +107,7 @@ def demo(
         f"\nPolicies in {policy} and {limited}. Report in {target}, {seconds:.0f} s; open it in any browser and move "
         "its controls."
     )
+    print_next("data", "check", "your-samples.jsonl")
 
 
 def _need_extras() -> None:

@@ -15,7 +15,7 @@ import typer
 from stakes.commands.calibrate import calibration_log
 from stakes.commands.options import inputs
 from stakes.commands.options.model import ModelSource, Workers, asks_the_policys_model
-from stakes.commands.output import AsJson, print_json, print_table
+from stakes.commands.output import AsJson, print_json, print_next, print_table
 from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
 
 if TYPE_CHECKING:
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from stakes.calibration.evaluate import Evaluation
     from stakes.signals import Signal
 
+ARM_MEANINGS = {
+    "uniform": "the same for all",
+    "cost": "the policy's budgets",
+    "anti": "the reverse, as a check",
+    "content": "by how much is on the page",
+    "proportional": "a share of each page's full size",
+}
 HELD_OUT = {
     True: "Held out: the policy was calibrated on none of these documents.",
     False: "NOT held out: the policy was calibrated on some of these documents.",
@@ -113,6 +120,7 @@ def evaluate(
         print_json({"policy": str(policy), "log": str(outcomes or log), **result.record(), **sentences})
     else:
         print_evaluation(result, rules, str(outcomes or log))
+        print_next("report", policy)
 
 
 def _check_model(rules: "Policy", model: object, source: ModelSource) -> str:
@@ -210,6 +218,8 @@ def print_evaluation(result: "Evaluation", policy: "Policy", log: str) -> None:
         typer.echo("LEGIBILITY, not a VLM's error: whether the text at each answer's position can still be read.")
     if len(result.excluded):
         typer.echo(f"{result.excluded}.")
+    known = [f"{row.arm}: {ARM_MEANINGS[row.arm]}" for row in comparison.rows if row.arm in ARM_MEANINGS]
+    typer.echo(f"An arm is one way of spending the same total. {'; '.join(known)}.")
     _print_arms(comparison, "tokens" if plan.rounding is None else "tokens per layer")
     typer.echo(verdict(result) + "\n")
     ratios = [(f"{r:g}", *(row.ratios[r] for row in comparison.rows)) for r in comparison.rows[0].ratios]

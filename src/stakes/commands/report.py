@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stakes.commands.options.inputs import check_writable
-from stakes.commands.output import AsJson, print_json
+from stakes.commands.output import AsJson, print_json, print_next
 from stakes.errors import BadInput
+
+if TYPE_CHECKING:
+    from stakes.data.sample import Sample
+    from stakes.report.data import MeasuredRun
 
 
 def report(
@@ -34,12 +38,9 @@ def report(
     """
     from stakes.evaluation.savings import check_price
     from stakes.report.data import read_run
-    from stakes.report.gallery import samples_from_file, samples_from_pages
     from stakes.report.html import Pricing, report_html
     from stakes.report.svg import draw_all
 
-    if samples is not None and pages is not None:
-        raise BadInput("give either --samples or --pages, and not both")
     check_price(price)
     if images < 1:
         raise BadInput(f"--images is at least 1, not {images}")
@@ -48,24 +49,8 @@ def report(
     logs = (outcomes or policy.with_suffix(".outcomes.jsonl"), evaluation or policy.with_suffix(".evaluation.jsonl"))
     found = read_run(run, outcomes, evaluation)
     check_writable(target, policy, *logs, samples)
-    source = samples_from_file(samples, found) if samples else samples_from_pages(pages, found) if pages else None
-    drawn, names = None, list[str]()
-    if model is not None:
-        from stakes.calibration.evaluate import is_same_model
-        from stakes.evaluation.fingerprint import model_digest
-        from stakes.models import load
-        from stakes.models.base import DEFAULT_SELECTOR
-        from stakes.vision.selectors import from_file
-
-        if found.policy.mechanism != "deletion" or source is None:
-            raise BadInput("--model draws the tokens that deletion keeps; it needs a deletion policy and its images")
-        drawn = load(model)
-        if is_same_model(found.policy, model_digest(drawn)) is False:
-            then = "another one" if found.policy.model is None else found.policy.model
-            note = f"Kept tokens are drawn by ANOTHER MODEL than the policy's: {model}; it was calibrated with {then}."
-            found = replace(found, notes=(note, *found.notes))
-        own = from_file(found.policy.selector, selector or ()) or DEFAULT_SELECTOR
-        names = list(dict.fromkeys([own, *(selector or ())]))
+    source = shown_samples(samples, pages, found)
+    drawn, names, found = with_model(found, model, selector or [], shown=source is not None)
     text = report_html(found, source, model=drawn, selectors=names, pricing=Pricing(price, images))
     try:
         target.write_text(text, encoding="utf-8")
@@ -81,3 +66,40 @@ def report(
     for path in drawings:
         typer.echo(f"Drawing in {path}.")
     typer.echo(f"Report in {target} ({len(text.encode()) / 1e6:.1f} MB); open it in any browser.")
+    if found.evaluation is None:
+        print_next("evaluate", "held_out.jsonl", "--policy", policy)
+    else:
+        print_next("serve", "--policy", policy, "--upstream", "http://127.0.0.1:8000/v1")
+
+
+def shown_samples(samples: Path | None, pages: str | None, run: "MeasuredRun") -> "dict[str, Sample] | None":
+    """The run's samples with their pages, from a file or drawn again; None where neither is given."""
+    from stakes.report.gallery import samples_from_file, samples_from_pages
+
+    if samples is not None and pages is not None:
+        raise BadInput("give either --samples or --pages, and not both")
+    return samples_from_file(samples, run) if samples else samples_from_pages(pages, run) if pages else None
+
+
+def with_model(
+    run: "MeasuredRun", name: str | None, selectors: list[str], *, shown: bool = True
+) -> "tuple[Any, list[str], MeasuredRun]":
+    """The model that draws kept tokens, its selectors, and the run with a note if it is not the policy's model."""
+    from stakes.calibration.evaluate import is_same_model
+    from stakes.evaluation.fingerprint import model_digest
+    from stakes.models.base import DEFAULT_SELECTOR
+    from stakes.vision.selectors import from_file
+
+    if name is None:
+        return None, [], run
+    if run.policy.mechanism != "deletion" or not shown:
+        raise BadInput("--model draws the tokens that deletion keeps; it needs a deletion policy and its images")
+    from stakes.models import load
+
+    model = load(name)
+    if is_same_model(run.policy, model_digest(model)) is False:
+        then = "another one" if run.policy.model is None else run.policy.model
+        note = f"Kept tokens are drawn by ANOTHER MODEL than the policy's: {name}; it was calibrated with {then}."
+        run = replace(run, notes=(note, *run.notes))
+    own = from_file(run.policy.selector, selectors) or DEFAULT_SELECTOR
+    return model, list(dict.fromkeys([own, *selectors])), run

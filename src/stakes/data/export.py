@@ -59,10 +59,10 @@ def _line(sample: Sample) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
 
 
-def page_samples(family: str, split: str, per_tier: int, *, start: int = 0) -> Iterator[Sample]:
+def page_samples(family: str, split: str, per_tier: int, *, per_page: int = 4, start: int = 0) -> Iterator[Sample]:
     """Synthetic pages as samples: ``swatches`` for the paper's cross-task diagnostic, or any other family."""
     count: dict[str, int] = {}  # questions so far of each page
-    for page, question in synthetic.samples(family, split, per_tier, start=start):
+    for page, question in synthetic.samples(family, split, per_tier, per_page=per_page, start=start):
         number = count[page.document] = count.get(page.document, -1) + 1
         yield Sample(
             id=f"{page.document}/{number}",
@@ -72,6 +72,7 @@ def page_samples(family: str, split: str, per_tier: int, *, start: int = 0) -> I
             task=family,
             tier=question.tier,
             document=page.document,
+            box=question.box,
             load=page.image.copy,
         )
 

@@ -3,9 +3,10 @@
     samples = read_samples("questions.jsonl")
 
 A line is ``{"id", "image", "question", "answers", "task"?, "tier"?, "document"?, "group"?, "system"?, "schema"?,
-"history"?}``. A bad line is an error that names the line; it is never skipped. ``group`` is what documents have in
-common, such as a supplier or a template. ``system`` is the system text of the requests that the sample stands for,
-``schema`` their JSON schema or a list of field names, ``history`` a list of ``{"role", "content"}``.
+"history"?, "box"?}``. A bad line is an error that names the line; it is never skipped. ``group`` is what documents have
+in common, such as a supplier or a template. ``system`` is the system text of the requests that the sample stands for,
+``schema`` their JSON schema or a list of field names, ``history`` a list of ``{"role", "content"}``. ``box`` is where
+the answer is printed, ``[left, top, right, bottom]`` in pixels of the upright image; only pictures use it.
 """
 
 import json
@@ -52,6 +53,7 @@ class Sample:
     system: str = ""
     schema: Any = field(default=None, compare=False)
     history: tuple[Turn, ...] = ()
+    box: tuple[float, float, float, float] | None = None
 
     @property
     def prompt(self) -> str | Prompt:
@@ -66,7 +68,9 @@ class Sample:
         return f"{self.system}\n\n{self.question}" if self.system else self.question
 
 
-KEYS = ("id", "image", "question", "answers", "task", "tier", "document", "group", "system", "schema", "history")
+KEYS = (
+    "id", "image", "question", "answers", "task", "tier", "document", "group", "system", "schema", "history", "box",
+)  # fmt: skip
 """The keys of a sample in a file, in the order in which they are written."""
 SYNONYMS = {
     "image": ("image", "file", "filename", "file_name", "image_path", "path", "img", "picture", "scan", "page", "pdf"),
@@ -164,6 +168,18 @@ def _require_readable(record: dict[str, Any]) -> None:
     if not isinstance(record.get("schema"), dict | list | None):
         raise BadInput(f"schema must be a JSON schema or a list of field names, not {record['schema']!r:.60}")
     read_history(record.get("history"))
+    read_box(record.get("box"))
+
+
+def read_box(value: Any) -> tuple[float, float, float, float] | None:
+    """Where a sample's answer is printed, from ``[left, top, right, bottom]``."""
+    if value is None:
+        return None
+    numbers = isinstance(value, list) and len(value) == 4 and all(isinstance(n, int | float) for n in value)
+    if not numbers or not (value[0] < value[2] and value[1] < value[3]):
+        raise BadInput(f"box is [left, top, right, bottom] in pixels, left < right and top < bottom, not {value!r:.60}")
+    left, top, right, bottom = map(float, value)
+    return left, top, right, bottom
 
 
 def rename_hint(keys: Iterable[str], missing: str) -> str:
@@ -200,4 +216,5 @@ def to_sample(record: dict[str, Any]) -> Sample:
         system=record.get("system") or "",
         schema=record.get("schema"),
         history=read_history(record.get("history")),
+        box=read_box(record.get("box")),
     )

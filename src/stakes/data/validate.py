@@ -21,7 +21,7 @@ from statistics import median_low
 from typing import Any
 
 from stakes.data.images import image_source
-from stakes.data.sample import KEYS, Sample, parse_object, read_history, read_lines, rename_hint, to_sample
+from stakes.data.sample import KEYS, Sample, parse_object, read_box, read_history, read_lines, rename_hint, to_sample
 from stakes.errors import BadInput, StakesError
 from stakes.signals.base import Signal
 from stakes.signals.keywords import KeywordRule
@@ -254,10 +254,11 @@ def _faults(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, f"{key} must be text or left out, not {_shorten(record[key])}"
     if not isinstance(record.get("schema"), dict | list | None):
         yield "schema", f"schema must be a JSON schema or a list of field names, not {_shorten(record['schema'])}"
-    try:
-        read_history(record.get("history"))
-    except BadInput as error:
-        yield "history", str(error)
+    for key, read in (("history", read_history), ("box", read_box)):
+        try:
+            read(record.get(key))
+        except BadInput as error:
+            yield key, str(error)
 
 
 def _is_text(value: object) -> bool:

@@ -91,6 +91,7 @@ def draw_samples(
             size=page.image.size,
             digest=digests[page.document],
             load=load,
+            box=question.box,
         )
         drawn.append(sample)
     return drawn

@@ -23,6 +23,7 @@ from stakes.gateway.decision import DecideEndpoint
 from stakes.gateway.endpoints import Endpoints
 from stakes.gateway.escalation.confidence import UpstreamConfidence, not_asked
 from stakes.gateway.monitoring import dashboard
+from stakes.gateway.monitoring.filmstrip import Filmstrips
 from stakes.gateway.monitoring.logs import Log
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.monitoring.probe import ProbeResult, probe, probe_until_known
@@ -80,7 +81,10 @@ def create_app(
             Route("/metrics", endpoints.metrics),
             Route("/openapi.json", endpoints.openapi),
             *gateway.decide.routes(),
-            *dashboard.routes(gateway.authenticator, dashboard.DashboardSource(endpoints.state, endpoints.image)),
+            *dashboard.routes(
+                gateway.authenticator,
+                dashboard.DashboardSource(endpoints.state, endpoints.image, gateway.filmstrips.answer),
+            ),
             Route("/{path:path}", gateway.proxy),
         ],
         middleware=sites.middleware(settings),
@@ -88,6 +92,7 @@ def create_app(
         exception_handlers={Refused: dashboard.refusal_reply},
     )
     app.state.metrics, app.state.workers, app.state.preparer = gateway.metrics, gateway.workers, gateway.preparer
+    app.state.filmstrips = gateway.filmstrips
     app.state.drain, app.state.tls = gateway.drain.begin, gateway.secrets.tls
     return app
 
@@ -159,6 +164,7 @@ class Gateway:
         )  # fmt: skip
         self.readiness = Readiness(self.upstream, self.drain)
         self.probe_result = ProbeResult(None, "not asked yet")
+        self.filmstrips = Filmstrips(settings, served)
         self.endpoints = Endpoints(self)
 
     @asynccontextmanager

@@ -87,6 +87,7 @@ class Endpoints:
             "means": merge.merge_means([report["points"] for report in reports]),
             "decisions": decisions[: max(DECISIONS, settings.keep_images)],
             "keep_images": settings.keep_images,
+            "filmstrip": gateway.filmstrips.available,
             "undecided": dashboard.undecided_state(counts, monitors.undecided, texts),
         }
 

@@ -88,6 +88,11 @@ class Legibility:
             boxes += [box for location in found for box in location.widened(max(MARGINS))]
         return {sample.id: NOT_FOUND for sample in samples if not self.locations[sample.id]}
 
+    def forget(self) -> None:
+        """Forget every answer that was located; what is cached on disk stays."""
+        for found in (self.locations, self._page_of, self._boxes):
+            found.clear()
+
     def native_lines(self, sample: Sample) -> list[TextLine]:
         """Every line of a sample's page at native size."""
         image = sample.load()

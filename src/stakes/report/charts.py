@@ -24,8 +24,7 @@ DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 1], [1, 3], [12, 3,
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 PERCENT = {"format": ".0%"}
 CROWD = 4  # tiers beyond which bands would hide each other and labels overlap
-# Labels stay inside the figure: beside their point at the edges, below it at the top.
-LABEL_DX = {"expr": "datum.align === 'right' ? -14 : datum.align === 'left' ? 14 : 0"}
+LABEL_ROW, LABEL_SHARE = 15, 0.24  # height of a row of labels in pixels; width of a label, of the figure's
 
 Palette = dict[str, str]
 Rows = list[dict[str, Any]]
@@ -63,17 +62,18 @@ def config(palette: Palette) -> dict[str, Any]:
 def curves_figure(tiers: list[str], palette: Palette, **rows: Rows) -> Spec:
     """Error against tokens: points with 95 % bands, an overlaid estimate, and the chosen budgets.
 
-    ``measured``: tier, budget, error, low, high. ``overlay``: tier, budget, error. ``chosen``: the same and ``label``.
+    ``measured``: tier, budget, error, low, high. ``overlay``: tier, budget, error. ``chosen``: the same, ``label``,
+    ``align`` and ``lift`` (``lift_labels``).
     """
     color, dash, shape = _by_name("tier", tiers, palette)
-    color["legend"] = {"symbolOpacity": 1}
+    rows_of_labels = len(tiers) if len(tiers) <= CROWD else 0
+    color["legend"] = {"symbolOpacity": 1, "offset": 8 + LABEL_ROW * rows_of_labels}
     x = _tokens("visual tokens per image")
     y = quantity("error", "error", axis=PERCENT)
     tip = [{"field": "tier"}, {"field": "budget", "title": "tokens"}, *_fields(".1%", "error", "low", "high")]
     measured, overlay, chosen = (_data(name, rows) for name in ("measured", "overlay", "chosen"))
     band = {**y, "field": "low", "scale": {"domain": [0, 1]}}
     opacity = 0.13 if len(tiers) <= CROWD else 0.04
-    label = {"dx": LABEL_DX, "dy": {"expr": "datum.error > 0.9 ? 17 : -15"}, "align": {"expr": "datum.align"}}
     return figure(
         palette,
         [
@@ -83,8 +83,9 @@ def curves_figure(tiers: list[str], palette: Palette, **rows: Rows) -> Spec:
             layer(overlay, "line", {"strokeWidth": 4, "opacity": 0.45}, x=x, y=y, color=color),
             layer(chosen, "rule", {"strokeWidth": 1}, x=x, color=color, strokeDash=dash),
             layer(chosen, "point", {"size": 260, "strokeWidth": 2.5}, x=x, y=y, color=color, shape=shape),
-            *_labels(chosen, label, palette, x=x, y=y),
+            *_labels(chosen, palette, x),
         ],
+        top=5 + LABEL_ROW,
     )
 
 
@@ -92,8 +93,8 @@ def frontier_figure(ratios: list[str], palette: Palette, most_expensive: str, **
     """CWE against the most expensive tier's budget, a line for each cost ratio, its optimum marked.
 
     ``lines``: ratio, budget, cwe, others. ``ends``: the last row of each line, with ``name`` and its height ``at``.
-    ``best``: each line's optimum. ``now``: the line of the current ratio. ``mark``: its optimum, with ``label`` and
-    ``align``.
+    ``best``: each line's optimum. ``now``: the line of the current ratio. ``mark``: its optimum, with ``label``,
+    ``align`` and ``lift``.
     """
     color, dash, _ = _by_name("ratio", ratios, palette)
     color["legend"] = dash["legend"] = None  # each line has its cost ratio at its end (``ends``)
@@ -118,9 +119,11 @@ def frontier_figure(ratios: list[str], palette: Palette, most_expensive: str, **
             layer(now, "line", {"strokeWidth": 4, "stroke": palette["ink"], "opacity": 0.9}, x=x, y=y),
             layer(best, "point", diamond, x=x, y=y, color=color, tooltip=tip),
             layer(mark, "point", {**current, "fill": palette["paper"]}, x=x, y=y, tooltip=tip),
-            *_labels(mark, {"dx": LABEL_DX, "dy": -20, "align": {"expr": "datum.align"}}, palette, x=x, y=y),
+            layer(mark, "rule", {"strokeWidth": 1, "strokeDash": [3, 3], "color": palette["muted"]}, x=x),
+            *_labels(mark, palette, x),
         ],
         right=52,  # for the names at the lines' ends
+        top=5 + LABEL_ROW,
     )
 
 
@@ -164,12 +167,12 @@ def latency_figure(palette: Palette, **rows: Rows) -> Spec:
     )
 
 
-def figure(palette: Palette, layers: list[Spec], height: Any = 320, right: int = 8) -> Spec:
-    """Layers in the common frame, as wide as its container; ``right``: padding for names beside the lines."""
+def figure(palette: Palette, layers: list[Spec], height: Any = 320, right: int = 8, top: int = 5) -> Spec:
+    """Layers in the common frame, as wide as its container; ``right``, ``top``: padding for names outside of it."""
     return {
         "width": "container",
         "height": height,
-        "padding": {"left": 5, "top": 5, "bottom": 5, "right": right},
+        "padding": {"left": 5, "top": top, "bottom": 5, "right": right},
         "autosize": {"type": "fit-x", "contains": "padding"},
         "config": config(palette),
         "layer": layers,
@@ -181,11 +184,23 @@ def layer(data: Spec, mark: str, look: Spec, **encoding: Any) -> Spec:
     return {"data": data, "mark": {"type": mark, **look}, "encoding": encoding}
 
 
-def _labels(data: Spec, look: Spec, palette: Palette, **encoding: Any) -> list[Spec]:
-    """Text that stays legible where it crosses a line: a halo in the paper's color, then the text itself."""
-    halo = {"stroke": palette["paper"], "strokeWidth": 4, "strokeJoin": "round", "opacity": 0.85}
-    text = {"field": "label"}
-    return [layer(data, "text", {"fontWeight": 600, **look, **extra}, text=text, **encoding) for extra in (halo, {})]
+def lift_labels(chosen: Rows, span: float) -> Rows:
+    """The rows with ``lift``: a label too close to another goes into the next row above the figure."""
+    ends: list[float] = []
+    lifted = []
+    for row in sorted(chosen, key=lambda row: row["budget"]):
+        free = (k for k, end in enumerate(ends) if row["budget"] - end >= LABEL_SHARE * span)
+        k = next(free, len(ends))
+        ends[k : k + 1] = [row["budget"]]
+        lifted.append({**row, "lift": -9 - LABEL_ROW * k})
+    return lifted
+
+
+def _labels(data: Spec, palette: Palette, x: Spec) -> list[Spec]:
+    """Labels above the figure, ``lift`` pixels from its top, so that they lie over no line and over no other label."""
+    y = {"field": "lift", "type": "quantitative", "scale": None, "axis": None, "title": None}
+    look = {"fontWeight": 600, "align": {"expr": "datum.align"}, "color": palette["ink"]}
+    return [layer(data, "text", look, x=x, y=y, text={"field": "label"})]
 
 
 def _data(name: str, rows: dict[str, Rows]) -> Spec:

@@ -92,7 +92,8 @@ def read_run(path: str | Path, outcomes: str | Path | None = None, evaluation: s
     if outcomes is None and not log.is_file():
         notes.append(f"There is no {log.name} beside the policy, so single answers and latency cannot be shown.")
     else:
-        answers = read_outcomes(log)
+        answers, note = _of_the_policy(policy, read_outcomes(log))
+        notes += [note] if note else []
         notes += [*_curve_mismatch(policy, answers), *filter(None, [note_on_unsure(policy, answers)])]
     judged, arm_outcomes = _read_evaluation(file, evaluation, policy, notes)
     if judged is not None:
@@ -126,6 +127,22 @@ def _evaluation_notes(judged: Evaluation, answers: Sequence[Outcome], arm_outcom
     elif judged.held_out is None and not answers:
         notes.append("Whether the evaluation is held out is not known: nothing says what the policy was calibrated on.")
     return [*notes, SIGNAL_CHANGED] if judged.same_signal is False else notes
+
+
+def _of_the_policy(policy: Policy, answers: list[Outcome]) -> tuple[list[Outcome], str]:
+    """The answers at the budgets of the policy's curves, and a note where the log holds others.
+
+    A calibration that was resumed with a smaller grid leaves the answers of the larger one in its log.
+    """
+    grids = {tier: plan.curve.budgets for tier, plan in policy.tiers.items() if plan.curve is not None}
+    mine = [answer for answer in answers if answer.tier in grids and answer.budget in grids[answer.tier]]
+    if len(mine) == len(answers) or not mine or _curve_mismatch(policy, mine):
+        return answers, ""
+    others = sorted({answer.budget for answer in answers} - {answer.budget for answer in mine})
+    return mine, (
+        f"The log also holds answers at {', '.join(map(str, others)) or 'further'} tokens, of a calibration with "
+        "another grid. They are not part of this policy and are not shown."
+    )
 
 
 def _curve_mismatch(policy: Policy, answers: Sequence[Outcome]) -> list[str]:
@@ -162,7 +179,8 @@ def report_data(run: MeasuredRun) -> dict[str, Any]:
         "ratios": list(RATIOS),
         "native": _native_by_tier(run),
         "arms": None if run.evaluation is None else _arms(run.evaluation, run.arm_outcomes),
-        "latency": _latency(run.outcomes or run.arm_outcomes),
+        # What OCR read comes from a cache: its times say nothing of a model's.
+        "latency": [] if policy.basis == "legibility" else _latency(run.outcomes or run.arm_outcomes),
     }
 
 

@@ -1,8 +1,9 @@
-"""The gallery of a report: a few pages at every budget, with what the model answered there.
+"""The gallery of a report: a few answers as filmstrips, and their pages at every budget.
 
 For each tier it picks a question that the policy's budget wins against the uniform one, one that it loses, one that is
 never right and one that is always right, as far as there are any. With resizing, each budget shows its own pixels;
-with deletion, the page with the deleted tokens darkened.
+with deletion, the page with the deleted tokens darkened. ``best_strips`` picks the answers that show best why budgets
+should differ, for one image.
 """
 
 import base64
@@ -17,9 +18,13 @@ from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 from stakes.report.data import MeasuredRun
+from stakes.report.filmstrip import Filmstrip, mark_of
+from stakes.report.seen_pages import NO_PLACE, see, uniform_budget
+from stakes.tiers import extremes
 
 CARDS = 8
-BUDGETS = 7
+FRAMES = 5  # of a filmstrip in one image
+TRIED = 20  # answers of a tier that are looked for on their pages
 LONGEST = 560  # pixels of a thumbnail's longer side; 8 pages at 7 budgets then take about 1 MB
 CATEGORIES = {
     "win": "A win for the policy: wrong at the uniform budget, right at the policy's.",
@@ -66,7 +71,9 @@ def samples_from_pages(family: str, run: MeasuredRun) -> dict[str, Sample]:
         if int(number) < len(questions[document]):
             question = questions[document][int(number)]
             load = partial(lambda page: page().image, page)
-            samples[sample] = Sample(sample, question.text, question.answers, tier=question.tier, load=load)
+            samples[sample] = Sample(
+                sample, question.text, question.answers, tier=question.tier, load=load, box=question.box
+            )
     return _not_empty(samples, run, f"{family} pages")
 
 
@@ -87,43 +94,38 @@ def make_gallery(
 
     For deletion, ``model`` and ``selectors`` compute again which tokens are kept.
     """
-    from stakes.vision.image.decode import open_image
-    from stakes.vision.image.resize import fit
-
     made, notes = [], dict[str, None]()
-    deletion, family = run.policy.mechanism == "deletion", run.policy.family
+    deletion = run.policy.mechanism == "deletion"
     for name, category in _choose(run, samples):
-        sample, rows = samples[name], run.by_sample[name]
-        image = open_image(sample.load())
-        uniform = _uniform(rows, run.policy.mean_budget)
-        shown = _spread(rows, {uniform, run.policy.budgets[rows[0].tier]})
-        grid, masks = (0, 0), dict[int, dict[str, str]]()
-        if deletion and model is not None:
-            budgets = [row.budget for row in shown]
-            grid, masks, left_out = kept_masks(model, image, sample, rows[0].native, selectors, budgets)
-            notes.update(dict.fromkeys(left_out))
+        seen = see(run, samples[name], run.by_sample[name], model, selectors)
+        notes.update(dict.fromkeys(seen.notes))
+        strip = seen.strip
         views = [
             {
                 "budget": row.budget,
                 "prediction": row.prediction,
-                "correct": row.correct,
-                "truncated": row.truncated,
-                "image": None if deletion else thumbnail(fit(image, row.budget, family).image),
-                "kept": masks.get(row.budget) or None,
+                "mark": mark_of(row, seen.sample.answers),
+                "truncated": row.truncated and run.policy.basis != "legibility",  # of OCR it means: not all was read
+                "image": None if deletion else thumbnail(fitted.image),
+                "crop": None if strip is None else data_url(frame.image, lossless=True),
+                "kept": seen.masks.get(row.budget) or None,
             }
-            for row in shown
+            for row, fitted, frame in zip(
+                seen.rows, seen.fitted, strip.frames if strip else [None] * len(seen.rows), strict=True
+            )
         ]
         made.append(
             {
                 "sample": name,
-                "tier": rows[0].tier,
-                "question": sample.question,
-                "answers": list(sample.answers),
+                "tier": seen.rows[0].tier,
+                "question": seen.sample.question,
+                "answers": list(seen.sample.answers),
                 "why": CATEGORIES[category],
-                "size": image.size,
-                "uniform": uniform,
-                "grid": grid,
-                "image": thumbnail(image) if deletion else None,
+                "size": seen.image.size,
+                "uniform": seen.uniform,
+                "places": 0 if seen.place is None else seen.place.of,
+                "grid": seen.grid,
+                "image": thumbnail(seen.image) if deletion else None,
                 "views": views,
             }
         )
@@ -132,12 +134,48 @@ def make_gallery(
     return made, list(notes)
 
 
+def best_strips(
+    run: MeasuredRun, samples: Mapping[str, Sample], model: Any = None, selectors: Sequence[str] = ()
+) -> list[Filmstrip]:
+    """A filmstrip for the most expensive tier and one for the cheapest: a win, and an answer that few tokens keep.
+
+    They illustrate what budgets do and prove nothing: the gallery of a report shows losses beside wins.
+    """
+    strips = []
+    for tier in dict.fromkeys(extremes(run.policy.costs)):
+        mine = [name for name, rows in run.by_sample.items() if name in samples and rows[0].tier == tier]
+        for name in sorted(mine, key=lambda name: _dullness(run, samples[name], run.by_sample[name]))[:TRIED]:
+            strip = see(run, samples[name], run.by_sample[name], model, selectors, FRAMES).strip
+            if strip is not None:
+                strips.append(strip)
+                break
+    if not strips:
+        raise BadInput(f"there is no filmstrip to draw: {NO_PLACE}")
+    return strips
+
+
+def _dullness(run: MeasuredRun, sample: Sample, rows: Sequence[Outcome]) -> tuple[bool, bool, int, bool, float]:
+    """Smaller for an answer that shows more: of its label's tier, right at the policy's budget, just wrong below."""
+    from rapidfuzz.distance import Levenshtein
+
+    chosen, answer = run.policy.budgets[rows[0].tier], sample.answers[0]
+    right = {row.budget: mark_of(row, sample.answers) == "right" for row in rows}
+    unclear = sum(now != (budget >= chosen) for budget, now in right.items())
+    uniform = next(row for row in rows if row.budget == uniform_budget(rows, run.policy.mean_budget))
+    near = Levenshtein.normalized_similarity(uniform.prediction, answer)
+    win = _category(rows, chosen, run.policy.mean_budget) == "win"
+    other = sample.tier not in ("", rows[0].tier)
+    return other, not right.get(chosen, False), unclear, not win, -near
+
+
 def _choose(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[tuple[str, str]]:
     """(sample, category) in turn over categories and tiers, from another document each time where possible."""
     groups: dict[tuple[str, str], list[str]] = {(c, tier): [] for c in CATEGORIES for tier in run.policy.tiers}
     for name, rows in run.by_sample.items():
         if name in samples and (tier := rows[0].tier) in run.policy.tiers:
             groups[_category(rows, run.policy.budgets[tier], run.policy.mean_budget), tier].append(name)
+    for names in groups.values():  # those that show most come first
+        names.sort(key=lambda name: _dullness(run, samples[name], run.by_sample[name]))
     documents: set[str] = set()
     chosen: list[tuple[str, str]] = []
     while len(chosen) < CARDS and any(groups.values()):
@@ -153,7 +191,7 @@ def _choose(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[tuple[str, 
 
 def _category(rows: Sequence[Outcome], budget: int, mean: int) -> str:
     """What the policy's budget does to one question, compared with the uniform one."""
-    right, uniform = {row.budget: row.correct for row in rows}, _uniform(rows, mean)
+    right, uniform = {row.budget: row.correct for row in rows}, uniform_budget(rows, mean)
     if budget in right and right[budget] != right[uniform]:
         return "win" if right[budget] else "loss"
     if not any(right.values()):
@@ -161,78 +199,15 @@ def _category(rows: Sequence[Outcome], budget: int, mean: int) -> str:
     return "always right" if all(right.values()) else "other"
 
 
-def _uniform(rows: Sequence[Outcome], mean: int) -> int:
-    return max((row.budget for row in rows if row.budget <= mean), default=rows[0].budget)
-
-
-def _spread(rows: Sequence[Outcome], always: set[int]) -> list[Outcome]:
-    """At most ``BUDGETS`` of the rows, evenly over the budgets, the first, the last and ``always`` among them."""
-    if len(rows) <= BUDGETS:
-        return list(rows)
-    keep = {0, len(rows) - 1} | {i for i, row in enumerate(rows) if row.budget in always}
-    for k in range(1, BUDGETS - 1):
-        if len(keep) < BUDGETS:
-            keep.add(round(k * (len(rows) - 1) / (BUDGETS - 1)))
-    return [rows[i] for i in sorted(keep)]
-
-
 def thumbnail(image: Any) -> str:
     """A small WebP as a data URL."""
     small = image.convert("RGB")
     small.thumbnail((LONGEST, LONGEST))
+    return data_url(small)
+
+
+def data_url(image: Any, *, lossless: bool = False) -> str:
+    """An image as WebP in a data URL."""
     buffer = io.BytesIO()
-    small.save(buffer, "WEBP", quality=55, method=4)
+    image.save(buffer, "WEBP", quality=55, method=4, lossless=lossless)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def kept_masks(
-    model: Any, image: Any, sample: Sample, native: int, selectors: Sequence[str], budgets: Sequence[int]
-) -> tuple[tuple[int, int], dict[int, dict[str, str]], list[str]]:
-    """(rows, columns) of the token grid, bit masks by budget and selector, and why a selector is left out.
-
-    Only selectors that act before the first decoder layer, on a model whose tokens form one grid, can be drawn without
-    answering. ``native``: the image's tokens in the run; a model with another count is not the run's model. Bit i of
-    a mask (lowest bit of a byte first) is the token at row i // columns, column i % columns.
-    """
-    import torch
-
-    from stakes.vision.selectors import make
-    from stakes.vision.selectors.base import Scene, Selector
-
-    masks: dict[int, dict[str, str]] = {budget: {} for budget in budgets}
-    left_out: list[str] = []
-    grid = (0, 0)
-    with torch.inference_mode():
-        words = model.processor.question_ids(sample.question).to(model.device)
-        question = model.model.get_input_embeddings()(words)
-        encoded: dict[bool, Any] = {}  # encoding is the slow part: once for all selectors that need the same
-        for spec in selectors:
-            selector = make(spec)
-            if not isinstance(selector, Selector):
-                left_out.append(f"{spec} drops tokens inside the model, layer by layer, so there is no one set to draw")
-                continue
-            attention = selector.needs_encoder_attention
-            if attention not in encoded:
-                encoded[attention] = model.encode(image, exact=False, attention=attention)
-            seen = encoded[attention]
-            if seen.grid is None:
-                left_out.append(f"the tokens of {model.family} do not form one grid, so they are not drawn")
-                continue
-            count = len(seen.features)
-            if count != native:
-                raise BadInput(
-                    f"this model makes {count} tokens of the page of sample {sample.id!r}, and the run's model made "
-                    f"{native}; give the model that the run was made with"
-                )
-            merge = round((seen.grid[1] * seen.grid[2] / count) ** 0.5)
-            grid = (seen.grid[1] // merge, seen.grid[2] // merge)
-            scene = Scene(seen.features, question=question, sample=sample.id, received=seen.received, keys=seen.keys)
-            for budget in budgets:
-                masks[budget][spec] = bits(selector.select(scene, budget).indices.tolist(), count)
-    return grid, masks, left_out
-
-
-def bits(indices: Sequence[int], count: int) -> str:
-    """Indices as base64 of ``count`` bits, the lowest bit of each byte first."""
-    packed = sum(1 << i for i in indices).to_bytes((count + 7) // 8, "little")
-    return base64.b64encode(packed).decode()

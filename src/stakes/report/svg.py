@@ -15,7 +15,18 @@ from xml.sax.saxutils import escape
 from stakes.budgets.uniform import format_tokens, uniform_at
 from stakes.errors import BadInput
 from stakes.evaluation.statistics import RATIOS
-from stakes.report.charts import LIGHT, Rows, Spec, config, curves_figure, frontier_figure, layer, quantity, series
+from stakes.report.charts import (
+    LIGHT,
+    Rows,
+    Spec,
+    config,
+    curves_figure,
+    frontier_figure,
+    layer,
+    lift_labels,
+    quantity,
+    series,
+)
 from stakes.report.data import MeasuredRun, frontier_rows, report_data
 from stakes.tiers import extremes
 
@@ -73,6 +84,7 @@ def curves_svg(run: MeasuredRun) -> str:
             align = "right" if where > 0.85 else "left" if where < 0.15 else "center"  # as in the report's script
             label = f"{tier['name']} {budget}"
             chosen.append({"tier": tier["name"], "budget": budget, "error": error, "label": label, "align": align})
+    chosen = lift_labels(chosen, max(grid) - min(grid))
     return _svg(curves_figure([tier["name"] for tier in tiers], LIGHT, measured=measured, chosen=chosen))
 
 
@@ -186,5 +198,7 @@ def _arrow(x: int, y: int, to_x: int, to_y: int) -> str:
 def _svg(spec: Spec) -> str:
     # The converter cannot measure system-ui, and labels would run over the edge; it knows Arial.
     look = {**spec["config"], "background": LIGHT["paper"], "font": "Arial, Helvetica, sans-serif"}
-    text: str = converter().vegalite_to_svg({**spec, "width": WIDTH, "padding": 12, "config": look})
+    text: str = converter().vegalite_to_svg(
+        {**spec, "width": WIDTH, "padding": {"left": 12, "right": 12, "bottom": 12, "top": 24}, "config": look}
+    )
     return text if text.endswith("\n") else text + "\n"

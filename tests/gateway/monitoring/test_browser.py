@@ -7,7 +7,6 @@ SCREENSHOT=docs/gateway.png make test-browser
 import io
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,13 @@ import httpx
 import pytest
 from PIL import Image
 from tests.gateway.gateways import Gateway, ask, calibrated, gateway, policy
+from tests.gateway.monitoring.browser_page import Page
 from tests.gateway.upstream import Upstream
 
 from stakes.data import synthetic as pages
 from stakes.signals import RequestSignal, to_dict
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: make test-browser")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; on Debian: apt-get install chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as player:
-        one = player.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)  # a fresh profile each time
-        yield one
-        one.close()
 
 
 @pytest.fixture(scope="module")
@@ -54,27 +43,6 @@ def front(reader: str) -> Iterator[Gateway]:
 
 def _tiers() -> dict[str, Any]:
     return {"high": {"cost": 5, "budget": 576}, "low": {"cost": 1, "budget": 160}}
-
-
-class Page:
-    """A page that records every error and every request."""
-
-    def __init__(self, browser: Any, address: str, **options: Any) -> None:
-        self.context = browser.new_context(viewport={"width": 1200, "height": 900}, **options)
-        self.page = self.context.new_page()
-        self.requested: list[str] = []
-        self.errors: list[str] = []
-        self.page.on("request", lambda request: self.requested.append(request.url))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", self._on_console)
-        self.page.goto(address)
-
-    def _on_console(self, line: Any) -> None:
-        if line.type == "error":
-            self.errors.append(line.text)
-
-    def wait(self, what: str, pattern: str, seconds: float = 30) -> None:
-        playwright.expect(self.page.locator(what)).to_have_text(re.compile(pattern), timeout=1000 * seconds)
 
 
 def _sheet(tmp_path: Path, seed: int) -> tuple[Path, Any]:

@@ -3,6 +3,7 @@
 import json
 import math
 import platform
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,3 +90,8 @@ def show(value: object) -> str:
     if value != 0 and abs(value) < 0.001:
         return f"{value:.2g}"
     return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) >= 10 else f"{value:.3f}"
+
+
+def print_next(*words: object) -> None:
+    """Print the command that comes next, ready to be copied."""
+    typer.echo(f"Next: stakes {shlex.join(map(str, words))}")

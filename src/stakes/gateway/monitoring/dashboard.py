@@ -40,10 +40,14 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class DashboardSource:
-    """What the dashboard shows: ``state`` is the body of ``/stakes/state``, ``image`` one that was kept."""
+    """What the dashboard shows: ``state`` is the body of ``/stakes/state``, ``image`` one that was kept.
+
+    ``filmstrip`` draws the image that a request carries, and keeps nothing of it.
+    """
 
     state: Callable[[], Awaitable[Mapping[str, Any]]]
     image: Callable[[int, int, Side], Awaitable[tuple[str, bytes] | None]]
+    filmstrip: Callable[[Request], Awaitable[Mapping[str, Any]]]
 
 
 def routes(authenticator: Authenticator, source: DashboardSource) -> list[Route]:
@@ -79,10 +83,15 @@ def routes(authenticator: Authenticator, source: DashboardSource) -> list[Route]
         media_type, data = kept
         return Response(data, media_type=media_type, headers=_HEADERS)
 
+    async def filmstrip(request: Request) -> Response:
+        check_access(request)
+        return JSONResponse(dict(await source.filmstrip(request)), headers=_HEADERS)
+
     return [
         Route("/", file),
         *(Route(f"/stakes/{name}", file) for name in ("dashboard.js", "ask.js", "dashboard.css")),
         Route("/stakes/state", state),
+        Route("/stakes/filmstrip", filmstrip, methods=["POST"]),
         Route("/stakes/images/{decision:int}/{index:int}/{side}", image),
     ]
 

@@ -1,5 +1,35 @@
 "use strict";
-// The gallery of pages at each budget, and the list of questions with the reasons for their tiers.
+// Filmstrips of answers, their pages at each budget, and the list of questions with the reasons for their tiers.
+
+const MARKS = { right: ["✓", "right"], wrong: ["✗", "wrong"], part: ["≈", "only a part of the answer"] };
+
+function readingOf(view) {
+  const [sign, word] = MARKS[view.mark], line = element("span", undefined, "read " + view.mark);
+  line.append(element("span", `${sign} ${view.prediction || "(nothing)"}`));
+  line.title = word;
+  line.setAttribute("aria-label", `${word}: ${view.prediction || "nothing"}`);
+  return line;
+}
+
+function filmOf(item) {
+  const film = element("ol", undefined, "film");
+  for (const view of item.views) {
+    const step = element("li");
+    step.dataset.budget = view.budget;
+    if (view.crop) {
+      const image = element("img");
+      image.alt = `the answer's place at ${view.budget} tokens`;
+      image.src = view.crop;
+      step.append(image);
+    }
+    step.append(element("span", `${view.budget} tokens`), readingOf(view));
+    if (view.mark === "part") step.append(element("small", "a part only, which the metric counts as right"));
+    if (view.truncated) step.append(element("small", "cut at the answer limit"));
+    step.append(element("small", "one budget for all", "even"), element("small", "chosen here", "chosen"));
+    film.append(step);
+  }
+  return film;
+}
 
 function sideOf(item, budget) {
   return item.views.find((view) => view.budget === budget) || item.views[item.views.length - 1];
@@ -31,8 +61,7 @@ function paint(card, item, side, budget) {
   const bits = view.kept && view.kept[selector ? selector.value : Object.keys(view.kept)[0]];
   if (bits) box.append(maskOf(item, bits));
   const caption = element("figcaption");
-  caption.append(element("strong", `${view.budget} tokens`), element("span", view.correct ? " ✓ right: " : " ✗ wrong: ", view.correct ? "right" : "wrong"),
-    element("q", view.prediction), ...(view.truncated ? [element("em", " (cut at the answer limit)")] : []));
+  caption.append(element("strong", `${view.budget} tokens`), readingOf(view));
   place.replaceChildren(box, caption);
 }
 
@@ -61,10 +90,15 @@ function drawGallery() {
     const head = element("header");
     head.append(element("span", item.tier, "tag"), element("b", item.question), element("p", "accepted: " + item.answers.join(" · "), "muted"), element("p", item.why, "muted"));
     card.append(head);
+    const film = filmOf(item), missing = element("p", undefined, "muted");
+    if (item.places > 1) head.append(element("p", `Printed in ${item.places} places, of which the first is shown.`, "muted"));
+    card.append(film, missing);
     const controls = element("div", undefined, "controls");
     const sides = element("div", undefined, "sides");
     for (const side of ["left", "right"]) { const figure = element("figure"); figure.dataset.side = side; sides.append(figure); }
-    card.append(controls, sides);
+    const whole = element("details");
+    whole.append(element("summary", "the whole page at two budgets"), controls, sides);
+    card.append(whole);
     const names = Object.keys((item.views[0] && item.views[0].kept) || {});
     const left = slider(card, item, "left", item.uniform, "left");
     const right = slider(card, item, "right", DATA.budgets[item.tier], "right");
@@ -78,24 +112,23 @@ function drawGallery() {
       controls.append(wrap);
     }
     left.show(); right.show();
-    const strip = element("ol", undefined, "strip");
-    for (const view of item.views) {
-      const step = element("li", `${view.correct ? "✓" : "✗"} ${view.budget}`, view.correct ? "right" : "wrong");
-      step.title = view.prediction;
-      step.dataset.budget = view.budget;
-      strip.append(step);
-    }
-    card.append(strip);
-    cards.push({ item, right, strip });
+    cards.push({ item, right, film, missing });
     place.append(card);
   }
 }
 
-function markGallery(budgets) {
-  for (const { item, right, strip } of cards) {
+function markGallery(budgets, mean) {
+  for (const { item, right, film, missing } of cards) {
     const budget = budgets[item.tier], at = right.grid.indexOf(budget);
     if (at >= 0 && Number(right.input.value) !== at) { right.input.value = at; right.show(); }
-    for (const step of strip.children) step.classList.toggle("now", Number(step.dataset.budget) === budget);
+    missing.textContent = at >= 0 ? "" : `The budget chosen here, ${budget}, is not among those shown.`;
+    const within = right.grid.filter((b) => b <= mean), even = within.length ? within[within.length - 1] : right.grid[0];
+    for (const step of film.children) {
+      step.querySelector(".even").hidden = Number(step.dataset.budget) !== even;
+      const now = Number(step.dataset.budget) === budget;
+      step.classList.toggle("now", now);
+      if (now) step.setAttribute("aria-current", "true"); else step.removeAttribute("aria-current");
+    }
   }
 }
 

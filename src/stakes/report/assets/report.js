@@ -4,7 +4,7 @@
 
 const $ = (id) => document.getElementById(id);
 const [DATA, SPECS, GALLERY, QUESTIONS] = ["data", "specs", "gallery", "questions"].map((name) => JSON.parse($(name + "-json").textContent));
-const percent = (x) => (100 * x).toFixed(1) + " %";
+const percent = (x) => (100 * x).toFixed(1) + "\u00a0%";
 const count = (x) => Math.round(x).toLocaleString("en-GB");
 const views = {};
 const OWN = DATA.tiers.length ? DATA.costs[DATA.most_expensive] / DATA.costs[DATA.cheapest] : 1;
@@ -15,6 +15,31 @@ const POINTS = HARM === "all" ? 100 * Object.values(LIMITS)[0] : 15;
 const state = {
   ratio: OWN, mean: DATA.mean, basis: "fitted", overlay: $("overlay") ? $("overlay").value : "none", harm: HARM, points: POINTS,
 };
+
+const VERDICT = $("verdict").textContent;
+
+// Whether all controls that budgets depend on are as the policy has them.
+function isOwn() {
+  return state.ratio === OWN && state.mean === DATA.mean && state.basis === "fitted" && state.harm === HARM && state.points === POINTS;
+}
+
+// The first sentence: what was tested at the policy's own setting, else what the curves promise at this one.
+function showHeadline(now) {
+  if (isOwn() && VERDICT) { put("verdict", VERDICT); return; }
+  const budgets = Object.entries(now.best.budgets), u = now.uniform;
+  const where = DATA.tiers.length < 2 ? `At ${state.mean} tokens per image`
+    : `If a mistake in ${DATA.most_expensive} costs ${Number(state.ratio.toPrecision(6))} times one in ${DATA.cheapest}, at ${state.mean} tokens per image`;
+  const many = budgets.length > 4 ? "the budgets of the table below" : budgets.map(([tier, b]) => `${tier} ${b}`).join(", ");
+  if (new Set(Object.values(now.best.budgets)).size === 1) {
+    put("verdict", `${where}: keep one budget of ${budgets[0][1]} for all. On the curves no tokens should move.`);
+    return;
+  }
+  const tested = VERDICT ? "It has not been tested at this setting." : "It has not been tested on other pages.";
+  const moved = now.tiers.map((t) => ({ name: t.name, before: errorAt(t, now.mean), after: now.best.errors[t.name] })).filter((t) => t.before !== null).slice(0, 4)
+    .map((t) => (t.before === t.after ? `errors of tier ${t.name} stay at ${percent(t.after)}` : `errors of tier ${t.name} ${t.after < t.before ? "fall" : "rise"} from ${percent(t.before)} to ${percent(t.after)}`));
+  const weighted = u.cwe === null ? "" : ` Cost-weighted error goes from ${u.cwe.toFixed(3)} with one budget for all to ${now.best.cwe.toFixed(3)}.`;
+  put("verdict", `${where}: give ${many}. On the calibration's curves ${moved.join("; ")}.${weighted} ${tested}`);
+}
 
 function limitsNow() {
   if (state.harm === "off") return null;
@@ -75,6 +100,7 @@ function update() {
       : "The harm limit permits a tier no budget from the policy's floor up; raise the limit.");
     return;
   }
+  showHeadline(now);
   showRises(now);
   drawCurves(now);
   drawFrontier(now);
@@ -82,10 +108,22 @@ function update() {
   drawArms();
   drawLatency(now);
   showCost(now);
-  markGallery(now.best.budgets);
+  markGallery(now.best.budgets, state.mean);
   updateQuestions(now.best.budgets);
   document.body.dataset.budgets = JSON.stringify(now.best.budgets);
   document.body.dataset.cwe = String(now.best.cwe);
+}
+
+// Labels stand above the figure, at their budget; one that is too close to another goes into the next row.
+const LABEL_ROW = 15, LABEL_SHARE = 0.24;
+function lifted(rows, span) {
+  const ends = [];
+  return [...rows].sort((a, b) => a.budget - b.budget).map((row) => {
+    let k = 0;
+    while (ends[k] !== undefined && row.budget - ends[k] < LABEL_SHARE * span) k++;
+    ends[k] = row.budget;
+    return { ...row, lift: -9 - LABEL_ROW * k };
+  });
 }
 
 function drawCurves(now) {
@@ -94,7 +132,7 @@ function drawCurves(now) {
     const budget = now.best.budgets[t.name];
     return { tier: t.name, budget, error: t.errors[t.budgets.indexOf(budget)], label: DATA.tiers.length > 4 ? "" : `${t.name} ${budget}`, align: aligned(grid, budget) };
   });
-  fill("curves", { measured: measuredRows(), overlay: overlayRows(), chosen });
+  fill("curves", { measured: measuredRows(), overlay: overlayRows(), chosen: lifted(chosen, Math.max(...grid) - Math.min(...grid)) });
 }
 
 // Heights of the names at the lines' ends, lowest first, at least one line of text from each other.
@@ -132,7 +170,7 @@ function drawFrontier(now) {
   const { lines, best } = fixedLines();
   const mine = frontierAt(DATA, state.mean, state.basis, [state.ratio], limitsNow());
   const at = now.best.budgets[DATA.most_expensive], top = mine.find((row) => row.budget === at);
-  const mark = top ? [{ ...top, label: `${at} at cost ratio ${top.ratio}`, align: aligned(mine.map((row) => row.budget), at) }] : [];
+  const mark = top ? [{ ...top, label: `${at} at cost ratio ${top.ratio}`, lift: -9, align: aligned(mine.map((row) => row.budget), at) }] : [];
   const last = Math.max(...lines.map((row) => row.budget));
   const ends = spaced(lines.filter((row) => row.budget === last), lines).map((row) => ({ ...row, name: "r = " + row.ratio }));
   fill("frontier", { lines, ends, best, now: mine, mark });
@@ -216,13 +254,29 @@ function showCost(now) {
 
 // --- controls ------------------------------------------------------------------------------------------------------
 
-function pair(name, set, zero = false) {
-  const range = $(name + "-range"), box = $(name);
+const LIMITS_IN_WORDS = {
+  ratio: [(x) => x > 0, "A cost ratio is a number above 0. At 0 a mistake would cost nothing, and no budget would be too small."],
+  mean: [(x) => x >= 1, "A mean budget is a number of tokens, 1 or more."],
+  points: [(x) => x >= 0 && x <= 100, "A harm limit is from 0 to 100 points."],
+};
+
+function refuse(words) {
+  put("infeasible", words);
+  $("infeasible").hidden = false;
+  document.body.classList.add("bad");
+}
+
+function pair(name, set) {
+  const range = $(name + "-range"), box = $(name), [allowed, words] = LIMITS_IN_WORDS[name];
   if (!box) return;
   let waiting = 0;
   const read = (from) => {
-    const value = Number(from.value);
-    if (from.value === "" || !(value > 0 || (zero && value === 0)) || !Number.isFinite(value)) return;
+    const value = Number(from.value), good = from.value !== "" && Number.isFinite(value) && allowed(value);
+    box.setAttribute("aria-invalid", String(!good));
+    if (!good) {
+      if (from.value !== "") refuse(words);
+      return;
+    }
     (from === box ? range : box).value = value;
     set(value);
     cancelAnimationFrame(waiting);
@@ -243,7 +297,7 @@ function wire() {
   pair("ratio", (value) => { state.ratio = Math.abs(value - OWN) < 1e-5 * OWN ? OWN : value; });
   pair("mean", (value) => { state.mean = Math.round(value); });
   $("reset").addEventListener("click", reset);
-  pair("points", (value) => { state.points = Math.min(100, value); }, true);
+  pair("points", (value) => { state.points = value; });
   for (const name of ["basis", "overlay", "harm"])
     if ($(name)) $(name).addEventListener("change", () => { state[name] = $(name).value; update(); });
   for (const id of ["price", "volume"]) if ($(id)) $(id).addEventListener("input", update);

@@ -1,5 +1,6 @@
 // The dashboard's question form: posts a question and an image to /v1/chat/completions and shows the answer.
 "use strict";
+let canDrawFilmstrip = false; // set from /stakes/state
 
 function dataUrl(file) {
   return new Promise((resolve, reject) => {
@@ -35,6 +36,7 @@ async function ask(event) {
     });
     const body = await reply.json().catch(() => ({}));
     showAnswer(reply, body);
+    if (reply.ok && parts.length > 1 && canDrawFilmstrip) offerFilmstrip(parts[0].image_url.url, reply, body);
   } catch (error) {
     $("answer").replaceChildren(make("p", { className: "warning" }, String(error.message || error)));
   } finally {
@@ -63,6 +65,44 @@ function showAnswer(reply, body) {
   const text = body.choices?.[0]?.message?.content || "(no text)";
   const warning = body.stakes?.warning ? [make("p", { className: "warning" }, body.stakes.warning)] : [];
   $("answer").replaceChildren(make("p", { className: "text" }, text), ...warning, details);
+}
+
+// The place of the answer at each budget. The image goes to the gateway once more, and is not kept there.
+function offerFilmstrip(image, reply, body) {
+  const answer = body.choices?.[0]?.message?.content, budget = parseInt(reply.headers.get("x-stakes-budget"), 10);
+  if (!answer) return;
+  const button = make("button", { type: "button" }, "Show what can be read at each budget");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    button.textContent = "Reading the page…";
+    try {
+      const made = await fetch("/stakes/filmstrip", {
+        method: "POST",
+        headers: headers({ "content-type": "application/json" }),
+        body: JSON.stringify({ image, answer, budget: budget > 0 ? budget : null }),
+      });
+      const strip = await made.json();
+      if (!made.ok) throw new Error(strip.error?.message || `the gateway answered ${made.status}`);
+      button.replaceWith(filmstrip(strip));
+    } catch (error) {
+      button.replaceWith(make("p", { className: "note" }, `No filmstrip: ${error.message || error}.`));
+    }
+  });
+  $("answer").append(button);
+}
+
+function filmstrip(strip) {
+  const list = make("ol", { className: "film" }, ...strip.frames.map((frame) => {
+    const mark = make("span", { className: frame.legible ? "read legible" : "read" }, `${frame.legible ? "✓" : "✗"} ${frame.read || "(nothing)"}`);
+    const item = make("li", { className: frame.chosen ? "now" : "" },
+      make("img", { src: frame.image, alt: `the answer's place at ${frame.budget} tokens` }),
+      make("span", {}, `${frame.budget} tokens`), mark);
+    if (frame.chosen) item.append(make("span", { className: "chosen" }, "this answer"));
+    return item;
+  }));
+  const more = strip.places > 1 ? ` It is printed in ${strip.places} places, of which the first is shown.` : "";
+  const note = `The place of the answer, enlarged, at each measured budget, and what OCR reads there (✓: as at full size).${more} Nothing of it is kept.`;
+  return make("div", {}, make("p", { className: "note" }, note), list);
 }
 
 async function listModels() {

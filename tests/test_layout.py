@@ -33,6 +33,7 @@ ORDER = [
     "experiments",
     "report",
     "gateway",
+    "vllm",
     "commands",
     "cli",
     "__main__",

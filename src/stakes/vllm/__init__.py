@@ -32,10 +32,10 @@ def register() -> None:
     found = installed()
     if found is None or not tested(found):
         logging.getLogger("vllm.stakes").error(
-            "stakes does not delete visual tokens in vLLM %s: it was tested with %s only; requests with a stakes_budget "
-            "are read whole",
-            found, ", ".join(f"{one}.x" for one in TESTED),
-        )  # fmt: skip
+            "stakes deletes no visual tokens in vLLM %s, as it was tested with %s only; a stakes_budget has no effect",
+            found,
+            ", ".join(f"{one}.x" for one in TESTED),
+        )
         return
     from vllm import ModelRegistry
 

@@ -1,8 +1,8 @@
 """The budgets of a request's images, read from its ``mm_processor_kwargs`` and checked; knows nothing of vLLM.
 
-    {"stakes_budget": 304}                                              every image
-    {"stakes_budget": [304, null, 32], "stakes_selector": "divprune"}   image by image; null: the whole image
-    {"stakes_budget": 304, "stakes_selector": "random", "stakes_sample": "invoice-17"}
+{"stakes_budget": 304}                                              every image
+{"stakes_budget": [304, null, 32], "stakes_selector": "divprune"}   image by image; null: the whole image
+{"stakes_budget": 304, "stakes_selector": "random", "stakes_sample": "invoice-17"}
 """
 
 from __future__ import annotations

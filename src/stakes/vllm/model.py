@@ -32,8 +32,9 @@ def always() -> bool:
 class DeletionModel(Model):
     """Mixed into a Qwen-VL model of vLLM. ``feature_size``: what the language model reads of an encoder's row.
 
-    vLLM asks for positions again after the encoder only where videos are pruned. So its switch is set, on the
-    configuration of this model alone, and everything that prunes videos stays off.
+    vLLM's GPU workers ask for positions again after the encoder where videos are pruned. So that switch is set, on the
+    configuration of this model alone, and everything that prunes videos stays off. Its CPU worker never asks; there
+    rows and columns reach ``embed_input_ids``, and ``forward`` adds them to the positions of the same step.
     """
 
     feature_size: int
@@ -44,6 +45,7 @@ class DeletionModel(Model):
         config.is_multimodal_pruning_enabled = always  # first: with it Qwen3-VL's rotary embedding has room
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self.is_multimodal_pruning_enabled = False
+        self._pending: tuple[Tensor, Tensor] | None = None
         self._most_tokens = vllm_config.scheduler_config.max_num_encoder_input_tokens
 
     def get_encoder_cudagraph_config(self) -> Any:
@@ -96,7 +98,8 @@ class DeletionModel(Model):
         for one in features:
             image = self._image(one)
             length = one.mm_position.length if image is None else image.native
-            moved.append(replace(one, mm_position=replace(one.mm_position, offset=one.mm_position.offset + ahead, length=length)))
+            span = replace(one.mm_position, offset=one.mm_position.offset + ahead, length=length)
+            moved.append(replace(one, mm_position=span))
             ahead += length - one.mm_position.length
         whole, delta = super().get_mrope_input_positions(unprune(input_tokens, images), moved)
         return shrink(whole, images), delta + ahead
@@ -121,6 +124,34 @@ class DeletionModel(Model):
             mrope_positions = place(mrope_positions, media, num_computed_tokens, items)
         # Text comes last and has the greatest position, also after an image that lost its lowest rows.
         return [output for output, _ in split], mrope_positions, int(mrope_positions.max()) + 1 - len(input_ids)
+
+    def embed_input_ids(
+        self, input_ids: Tensor, multimodal_embeddings: Any = None, *, is_multimodal: Tensor | None = None
+    ) -> Tensor:
+        """The step's embeddings. Rows and columns that are still in them are kept for ``forward``."""
+        split = [without_places(one, self._width) for one in multimodal_embeddings or ()]
+        if is_multimodal is not None and any(where is not None for _, where in split):
+            columns = is_multimodal.nonzero()[:, 0].cpu().split([len(output) for output, _ in split])
+            kept = [(column, where) for column, (_, where) in zip(columns, split, strict=True) if where is not None]
+            self._pending = torch.cat([column for column, _ in kept]), torch.cat([where for _, where in kept], dim=1)
+        embeddings = [output for output, _ in split] if split else multimodal_embeddings
+        made: Tensor = super().embed_input_ids(input_ids, embeddings, is_multimodal=is_multimodal)
+        return made
+
+    def forward(
+        self,
+        input_ids: Tensor | None,
+        positions: Tensor,
+        intermediate_tensors: Any = None,
+        inputs_embeds: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
+        """One step; ``positions``: [3, T], in which a reduced image's tokens are at its base."""
+        if self._pending is not None:
+            columns, where = (one.to(positions.device) for one in self._pending)
+            positions[1:, columns] = positions[0, columns] + where.to(positions.dtype)
+            self._pending = None
+        return super().forward(input_ids, positions, intermediate_tensors, inputs_embeds, **options)
 
     @property
     def _width(self) -> int:

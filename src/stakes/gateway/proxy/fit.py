@@ -281,8 +281,8 @@ class Preparer:
             for ref, image in zip(refs, images, strict=True):
                 if image.page is not None and not observing:
                     ref.url = page_url(image, image.page, self._settings.encoding)
-            sizes = [(image.width, image.height) for image in images]
-            tokens = actuators.apply(actuator, family, call, refs, sizes, budgets)
+            deletes = actuators.selector_of(self._served.rules.policy) if actuator == "vllm-deletion" else None
+            tokens = actuators.apply(actuator, family, call, refs, images, budgets, deletes)
             return None if observing else dump_images(call.record, refs), [FittedImage(None, n) for n in tokens]
         if observing:
             return None, [predict_fit(image, budget, family) for image, budget in zip(images, budgets, strict=True)]

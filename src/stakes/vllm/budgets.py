@@ -100,10 +100,10 @@ def selector_of(spec: str) -> Selector:
             f"vLLM does not give; there are {', '.join(IMAGE_ONLY)}"
         )
     selector = make(spec)
-    image_only = isinstance(selector, Selector) and not selector.needs_encoder_attention
-    if not image_only or not (selector.per_image or name in IMAGE_ONLY):
-        raise BadInput(f"selector {name!r} looks at more than the features of the image, which vLLM does not give")
-    return selector
+    if isinstance(selector, Selector) and not selector.needs_encoder_attention:
+        if selector.per_image or name in IMAGE_ONLY:
+            return selector
+    raise BadInput(f"selector {name!r} looks at more than the features of the image, which vLLM does not give")
 
 
 def _budget(value: Any) -> int:

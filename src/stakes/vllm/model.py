@@ -63,10 +63,9 @@ class DeletionModel(Model):
         own = [unpacked(budget, bytes(one.tolist())) for budget, one in found]
         outputs: list[Tensor] = []
         for first, last in self._chunks([t * h * w // merge**2 for t, h, w in grids]):
-            for output in super().embed_multimodal(**_part(kwargs, grids, first, last, merge)):
-                at = len(outputs)
-                columns = grids[at][2] // merge
-                outputs.append(output if own[at] is None else self._reduced(output, own[at], columns))
+            whole = super().embed_multimodal(**_part(kwargs, grids, first, last, merge))
+            for output, deletion, grid in zip(whole, own[first:last], grids[first:last], strict=True):
+                outputs.append(output if deletion is None else self._reduced(output, deletion, grid[2] // merge))
         return tuple(outputs)
 
     def _chunks(self, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -92,8 +91,10 @@ class DeletionModel(Model):
         """[3, N] with every token of a reduced image at the image's base, and where decoding goes on."""
         features = sorted(mm_features, key=lambda one: one.mm_position.offset)
         images = [image for one in features if (image := self._image(one)) is not None]
+        whole: Tensor
         if not images:
-            return super().get_mrope_input_positions(input_tokens, mm_features)
+            whole, delta = super().get_mrope_input_positions(input_tokens, mm_features)
+            return whole, delta
         moved, ahead = [], 0
         for one in features:
             image = self._image(one)
@@ -131,7 +132,7 @@ class DeletionModel(Model):
         """The step's embeddings. Rows and columns that are still in them are kept for ``forward``."""
         split = [without_places(one, self._width) for one in multimodal_embeddings or ()]
         if is_multimodal is not None and any(where is not None for _, where in split):
-            columns = is_multimodal.nonzero()[:, 0].cpu().split([len(output) for output, _ in split])
+            columns = torch.split(is_multimodal.nonzero()[:, 0].cpu(), [len(output) for output, _ in split])
             kept = [(column, where) for column, (_, where) in zip(columns, split, strict=True) if where is not None]
             self._pending = torch.cat([column for column, _ in kept]), torch.cat([where for _, where in kept], dim=1)
         embeddings = [output for output, _ in split] if split else multimodal_embeddings

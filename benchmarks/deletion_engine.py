@@ -179,13 +179,8 @@ def throughput(vllm: Asker, number: int) -> list[list[Any]]:
     return [[f"throughput, {how} {budget}", round(base / seconds, 2)] for (how, budget), seconds in spent.items()]
 
 
-def policy(vllm: Asker, number: int) -> list[list[Any]]:
-    """A deletion policy through the gateway."""
-    return served_policy(vllm.url, number)
-
-
-PARTS: dict[str, tuple[Callable[[Asker, int], list[list[Any]]], int]] = {
-    "counts": (counts, 200), "answers": (answers, 100), "plain": (plain, 100), "policy": (policy, 300),
+PARTS: dict[str, tuple[Callable[..., list[list[Any]]], int]] = {
+    "counts": (counts, 200), "answers": (answers, 100), "plain": (plain, 100), "policy": (served_policy, 300),
     "throughput": (throughput, 24),
 }  # fmt: skip
 
@@ -196,6 +191,7 @@ def main() -> None:
     parser.add_argument("--engine", help="a command that serves CHECKPOINT on PORT")
     parser.add_argument("--url", help="a server that runs already with the plugin")
     parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--policy", type=Path, help="for the part policy: one that was calibrated before")
     parser.add_argument("--share", type=float, default=1.0, help="of the requests, for a quick look")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -213,7 +209,8 @@ def main() -> None:
         for name in names:
             part, number = PARTS[name]
             began = time.monotonic()
-            found = part(Asker(url), max(1, round(number * given.share)))
+            asked = max(1, round(number * given.share))
+            found = part(url, asked, given.policy) if name == "policy" else part(Asker(url), asked)
             for row in found:
                 print(*row, sep=": ", flush=True)
             print(f"({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)

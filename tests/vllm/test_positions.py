@@ -32,9 +32,7 @@ def unpruned(rows: list[tuple[int, int]], words: int) -> tuple[Tensor, Tensor, l
     return whole, positions[:, 0], spans
 
 
-def pruned(
-    rows: list[tuple[int, int]], kept: list[list[int]], words: int, chunk: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def pruned(rows: list[tuple[int, int]], kept: list[list[int]], words: int, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
     """Positions by the plugin in chunks of ``chunk`` tokens; those of ``delete``; and the ids of the pruned prompt."""
     ids, positions, spans = unpruned(rows, words)
     stays = torch.ones(len(ids), dtype=torch.bool)
@@ -81,9 +79,7 @@ def test_a_landscape_page_without_its_right_half_goes_on_after_the_whole_page() 
 def test_positions_equal_those_of_deletion_for_any_tokens_images_and_chunks(data: st.DataObject) -> None:
     side = st.integers(1, 9)
     rows = data.draw(st.lists(st.tuples(side, side), min_size=1, max_size=3))
-    kept = [
-        sorted(data.draw(st.sets(st.integers(0, height * width - 1), min_size=1))) for height, width in rows
-    ]
+    kept = [sorted(data.draw(st.sets(st.integers(0, height * width - 1), min_size=1))) for height, width in rows]
     found, expected, _ = pruned(rows, kept, data.draw(st.integers(1, 3)), data.draw(st.integers(1, 40)))
     assert torch.equal(found, expected)
 

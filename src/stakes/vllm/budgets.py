@@ -92,17 +92,17 @@ def selector_of(spec: str) -> Selector:
     A request never imports code: a selector of another package must be an entry point of it.
     """
     name, _ = split(spec)
+    own = name in IMAGE_ONLY
     if plugins.is_code(name):
         raise BadInput(f"a request cannot name code ({name}); install it as an entry point of {GROUP}")
-    if name in SELECTORS and name not in IMAGE_ONLY:
+    if name in SELECTORS and not own:
         raise BadInput(
             f"selector {name!r} needs the question, the encoder's attention or the layers of the language model, which "
             f"vLLM does not give; there are {', '.join(IMAGE_ONLY)}"
         )
     selector = make(spec)
-    if isinstance(selector, Selector) and not selector.needs_encoder_attention:
-        if selector.per_image or name in IMAGE_ONLY:
-            return selector
+    if isinstance(selector, Selector) and not selector.needs_encoder_attention and (selector.per_image or own):
+        return selector
     raise BadInput(f"selector {name!r} looks at more than the features of the image, which vLLM does not give")
 
 

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,12 @@ class Asker:
         return int(self.http.post(f"{self.url.removesuffix('/v1')}/tokenize", json=plain).json()["count"])
 
 
-def samples(number: int, start: int = 0) -> list[Any]:
-    """(image, question) of forms, charts and infographics in turn, one question a page."""
-    each = -(-(number + start) // 3)
+def samples(number: int) -> list[Any]:
+    """(image, question) of forms, charts and infographics in turn, two questions a page."""
+    each = -(-number // 3)
     kinds = [synthetic.samples(name, "test", each, per_page=1) for name in ("forms", "charts", "infographics")]
-    mixed = [(page.image, question.text) for three in zip(*kinds, strict=False) for page, question in three]
-    return mixed[start : start + number]
+    mixed = ((page.image, question.text) for three in zip(*kinds, strict=False) for page, question in three)
+    return list(islice(mixed, number))
 
 
 def counts(vllm: Asker, number: int) -> list[list[Any]]:
@@ -165,7 +166,8 @@ def throughput(vllm: Asker, number: int) -> list[list[Any]]:
     for _ in range(rounds):
         for how, budget in (("native", None), ("deletion", 304), ("resizing", 304), ("deletion", 32), ("resizing", 32)):
             bodies = []
-            for image, question in samples(number // rounds, 1000 + at):
+            for page in (synthetic.draw("forms", 5000 + at + n, "test") for n in range(number // rounds)):
+                image, question = page.image, page.questions[0].text
                 own = {"stakes_budget": budget} if how == "deletion" else {}
                 shown = fit(image, budget, FAMILY).image if how == "resizing" and budget else image
                 bodies.append(vllm.body([shown], question, 8, **own))
@@ -216,6 +218,11 @@ def main() -> None:
             print(f"({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
             rows += found
     if given.out is not None:
+        before = (
+            json.loads(given.out.read_text("utf-8"))["tables"]["vllm-deletion"]["rows"] if given.out.exists() else []
+        )
+        new = {what for what, _ in rows}
+        rows = [row for row in before if row[0] not in new] + rows  # parts that were run before stay
         table = {"columns": ["what", "found"], "rows": rows, "findings": []}
         record = {"model": "embedded", "about": about("torch", "transformers"), "tables": {"vllm-deletion": table}}
         given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

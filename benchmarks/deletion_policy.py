@@ -45,7 +45,7 @@ def served_policy(url: str, number: int, path: Path | None = None) -> list[list[
 
 
 def _serve(front: Gateway, rules: Policy, number: int) -> list[list[Any]]:
-    asked = list(synthetic.samples("forms", "test", number, per_page=1))
+    asked = list(synthetic.samples("forms", "test", number // 2, per_page=1))
     length = load("embedded").max_new_tokens
     http = httpx.Client(trust_env=False, timeout=300)
 

@@ -26,7 +26,7 @@ from stakes.models import load
 from stakes.models.base import SUFFIX
 
 GRID, MEAN, PER_TIER, AT_ONCE, BURST = "32,64,128,224,304", 264, 100, 4, 1000
-BOUNDS = {"min_pixels": 12544, "max_pixels": 1019200}  # of the embedded reader
+BOUNDS: Any = {"min_pixels": 12544, "max_pixels": 1019200}  # of the embedded reader
 CALIBRATE = (
     "calibrate", "--pages", "forms", "--per-tier", str(PER_TIER), "--grid", GRID, "--mean-budget", str(MEAN),
     "--mechanism", "deletion", "--selector", "redundancy",
@@ -60,7 +60,7 @@ def _serve(front: Gateway, rules: Policy, number: int) -> list[list[Any]]:
         record = reply.json()
         text = record["choices"][0]["message"]["content"].strip()
         counted = record["usage"]["prompt_tokens_details"]["multimodal_tokens"]["image"]
-        right = is_correct(grade(text, question.answers, rules.metric))
+        right = is_correct(grade(text, question.answers, rules.metric or "value"))
         return reply.headers["x-stakes-tier"], right, counted, int(reply.headers["x-stakes-predicted-tokens"])
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

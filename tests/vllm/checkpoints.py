@@ -34,8 +34,8 @@ def save_tiny(family: str, folder: Path) -> None:
 
 def _processor(family: str) -> dict[str, Any]:
     images = image_processor(family)
-    names = ("do_convert_rgb", "do_normalize", "do_rescale", "do_resize", "image_mean", "image_std", "merge_size")
-    names += ("patch_size", "resample", "rescale_factor", "size", "temporal_patch_size")
+    names = ["do_convert_rgb", "do_normalize", "do_rescale", "do_resize", "image_mean", "image_std", "merge_size"]
+    names += ["patch_size", "resample", "rescale_factor", "size", "temporal_patch_size"]
     shared = {name: dict(value) if name == "size" else value for name in names if (value := getattr(images, name))}
     video = "Qwen3VLVideoProcessor" if family == "qwen3_vl" else "Qwen2VLVideoProcessor"
     return {

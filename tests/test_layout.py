@@ -54,8 +54,8 @@ TORCH_FREE_MODULES = [
 # estimate, the results file and its check, the command, and the table of other models; its open cells take 4.
 # The shared ledger takes 6 more, what is installed 1, several processes 6, Envoy 3. Plugins take 1, seven
 # selectors one each, the list of families 1, and their further formulas 2. Other types by stock generate take 1,
-# trimming 1.
-MOST_FILES = 336
+# trimming 1. The plugin for vLLM takes 7: options, positions, the parts of processor and model, and two of classes.
+MOST_FILES = 343
 MOST_LINES = 300
 MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
@@ -64,8 +64,8 @@ LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
 # limits of memory and small work first 120, menus 230, PDFs 390, a cap for many pages 55, upstreams 125,
 # the paper in one command 1,050, the cells that it left open 280, the shared ledger 700, several processes 450,
 # Envoy 170, plugins 130, seven selectors 230, families 285, other types by stock generate 170, rules of decoding 55
-# and trimming 145.
-MOST_LINES_OF_CODE = 34_990
+# and trimming 145. Deletion inside vLLM takes 440 in the plugin and 95 in the gateway and the endpoint.
+MOST_LINES_OF_CODE = 35_525
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

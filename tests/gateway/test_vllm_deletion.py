@@ -44,7 +44,7 @@ def plugin(missing: bool = False, trusting: bool = True, refusing: bool = False)
             given = own["stakes_budget"]
             given = given if isinstance(given, list) else [given] * len(tokens)
             tokens = [n if one is None else one for n, one in zip(tokens, given, strict=True)]
-        usage = {"prompt_tokens": 20 + sum(tokens), "completion_tokens": 1}
+        usage: dict[str, Any] = {"prompt_tokens": 20 + sum(tokens), "completion_tokens": 1}
         usage |= {"prompt_tokens_details": {"multimodal_tokens": {"image": sum(tokens)}}}
         choice = {"index": 0, "message": {"role": "assistant", "content": "42"}, "finish_reason": "stop"}
         reply = {"id": "c", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [choice]}

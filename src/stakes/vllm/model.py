@@ -130,6 +130,7 @@ class DeletionModel(Model):
         self, input_ids: Tensor, multimodal_embeddings: Any = None, *, is_multimodal: Tensor | None = None
     ) -> Tensor:
         """The step's embeddings. Rows and columns that are still in them are kept for ``forward``."""
+        self._pending = None
         split = [without_places(one, self._width) for one in multimodal_embeddings or ()]
         if is_multimodal is not None and any(where is not None for _, where in split):
             columns = torch.split(is_multimodal.nonzero()[:, 0].cpu(), [len(output) for output, _ in split])

@@ -14,7 +14,7 @@ from stakes.errors import BadInput, StakesError
 from stakes.vllm.budgets import BUDGET, PREFIX, SELECTOR, Deletion, only, read_deletions, unpacked, without_deletions
 
 _FIELDS = (BUDGET, SELECTOR)
-_SIDES = 200_000  # more images than vLLM's cache of 4 GiB holds
+_MOST = 200_000  # more images than vLLM's cache of 4 GiB holds
 
 
 class DeletionProcessor(BaseMultiModalProcessor):
@@ -25,14 +25,18 @@ class DeletionProcessor(BaseMultiModalProcessor):
         own = self.info.ctx.get_mm_config().mm_processor_kwargs or {}
         if names := [name for name in own if name.startswith(PREFIX)]:
             raise ValueError(f"{names[0]} is an option of a request, not of the server's --mm-processor-kwargs")
-        self._sides: dict[str, int] = {}  # the longer side of reduced images in tokens, by key
+        self._ahead: dict[str, int] = {}  # by how many positions the longer side of a reduced image exceeds its budget
 
     def apply(self, inputs: Any, timing_ctx: Any) -> Any:
-        """Refuse what cannot be done before anything is cached, in words for the client."""
-        deletions = self._deletions(inputs)
+        """Refuse what cannot be done, in words for the client.
+
+        Before a cache holds the images: it would believe that the worker has got those of a request that was refused.
+        """
+        if any(self._deletions(inputs)) and inputs.prompt[-1] == self.info.get_hf_config().image_token_id:
+            raise ValueError(f"a prompt with a {BUDGET} must not end in an image; put text after it")
         made = super().apply(inputs, timing_ctx)
-        if any(deletions):
-            self._check_positions(made, deletions)
+        keys = made["mm_hashes"].get("image", ())
+        self._check_ahead(made["mm_hashes"], keys, made["mm_kwargs"].get("image", ()))  # where no cache is used
         return made
 
     def _deletions(self, inputs: Any) -> list[Deletion | None]:
@@ -62,6 +66,32 @@ class DeletionProcessor(BaseMultiModalProcessor):
             made[SELECTOR] = [torch.tensor(list(own.packed() if own else b""), dtype=torch.uint8) for own in deletions]
         return made
 
+    def _merge_mm_kwargs(self, cache: Any, mm_hashes: Any, mm_is_cached: Any, *given: Any, **options: Any) -> Any:
+        missing = given[0] if given else options["mm_missing_kwargs"]
+        pairs = zip(mm_hashes.get("image", ()), mm_is_cached.get("image", ()), strict=True)
+        self._check_ahead(mm_hashes, [key for key, cached in pairs if not cached], missing.get("image", ()))
+        return super()._merge_mm_kwargs(cache, mm_hashes, mm_is_cached, *given, **options)
+
+    def _check_ahead(self, hashes: Any, new: Sequence[str], items: Sequence[Any]) -> None:
+        """Refuse a prompt whose positions the rotary embedding might not have; ``items``: the images ``new``.
+
+        It has at least twice the model's length. An image whose side is longer than its budget takes more positions
+        than tokens.
+        """
+        merge = self.info.get_hf_config().vision_config.spatial_merge_size
+        for key, item in zip(new, items, strict=True):
+            if (own := deletion_of(item)) is not None:
+                side = max(item["image_grid_thw"].data[1:].tolist()) // merge
+                self._ahead[key] = max(0, side - own.budget)
+        while len(self._ahead) > _MOST:
+            self._ahead.pop(next(iter(self._ahead)), None)
+        ahead = sum(self._ahead.get(key, 0) for key in hashes.get("image", ()))
+        if ahead > (most := self.info.ctx.model_config.max_model_len):
+            raise ValueError(
+                f"the positions of this prompt would run {ahead} beyond its tokens, more than the model's {most}; give "
+                "larger budgets, or fewer images"
+            )
+
     def _get_mm_fields_config(self, hf_inputs: Any, hf_processor_mm_kwargs: Mapping[str, object]) -> Any:
         own = super()._get_mm_fields_config(hf_inputs, without_deletions(hf_processor_mm_kwargs))
         # On the CPU: positions need the budget also where a prefix cache holds the image and its pixels are gone.
@@ -86,28 +116,6 @@ class DeletionProcessor(BaseMultiModalProcessor):
             return ids[: own.budget]
 
         return replace(update, replacement=replacement)
-
-    def _check_positions(self, made: Any, deletions: Sequence[Deletion | None]) -> None:
-        """Refuse what no position could be given to.
-
-        A prompt that ends in an image says nowhere how tall the image was. The rotary embedding has room for at least
-        twice the model's length; images whose sides are longer than their budgets would leave it.
-        """
-        ids, merge = made["prompt_token_ids"], self.info.get_hf_config().vision_config.spatial_merge_size
-        if max(one.offset + one.length for one in made["mm_placeholders"]["image"]) == len(ids):
-            raise ValueError(f"a prompt with a {BUDGET} must not end in an image; put text after it")
-        ahead = 0
-        for own, key, item in zip(deletions, made["mm_hashes"]["image"], made["mm_kwargs"]["image"], strict=True):
-            if item is not None:  # None: the worker has it
-                self._sides[key] = max(item["image_grid_thw"].data[1:].tolist()) // merge
-            ahead += 0 if own is None else max(0, self._sides[key] - own.budget)
-        while len(self._sides) > _SIDES:
-            self._sides.pop(next(iter(self._sides)), None)
-        if ahead > (most := self.info.ctx.model_config.max_model_len):
-            raise ValueError(
-                f"the positions of this prompt would run {ahead} beyond its tokens, more than the model's {most}; give "
-                "larger budgets, or fewer images"
-            )
 
 
 class RefusingProcessor(BaseMultiModalProcessor):

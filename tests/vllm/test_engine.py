@@ -259,8 +259,10 @@ def test_tiny_checkpoints_delete_as_local_models_do(
             server.read([image], "What?", 8, stakes_budget=budget, stakes_selector=name)
             for image, budget, name in asked
         ]
-        assert server.read([tall], "What?", 8)[:2] == (whole.text, 48)
-    assert [(text, counted) for text, counted, _ in theirs] == [(one.text, one.realised_tokens) for one in ours]
+        theirs.append(server.read([tall], "What?", 8))
+    # vLLM leaves out bytes at the end that are no character yet
+    found = [(text.rstrip("\ufffd"), counted) for text, counted, _ in theirs]
+    assert found == [(one.text.rstrip("\ufffd"), one.realised_tokens) for one in (*ours, whole)]
     assert len({one.text for one in ours} | {whole.text}) > 2
 
 

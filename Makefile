@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check --quiet
 PY = .venv/bin/python
 
-.PHONY: demo filmstrip test test-ray test-browser test-litellm test-deploy test-fleet test-fuzz test-engine test-budget test-escalation test-attacks test-soak soak judge judge-data receipts check bench docs format clean
+.PHONY: demo filmstrip test test-ray test-browser test-litellm test-deploy test-fleet test-fuzz test-engine test-deletion test-budget test-escalation test-attacks test-soak soak judge judge-data receipts check bench docs format clean
 
 demo: .venv/.demo
 	@.venv/bin/stakes demo
@@ -46,6 +46,12 @@ test-fuzz: .venv/.dev .venv-fuzz/.made
 # The embedded reader behind a real vLLM: make test-engine ENGINE=/path/to/vllm-cpu DATA=/path/to/data (skips without).
 test-engine: .venv/.dev
 	$(PY) -m pytest -rs tests/gateway/test_engine.py --engine '$(ENGINE)' $(if $(DATA),--real-data '$(DATA)')
+	$(PY) -m pytest -rs tests/vllm --engine '$(ENGINE)'
+
+# Deletion inside a real vLLM: counts, answers, a served policy, throughput: make test-deletion ENGINE=/path/to/vllm-cpu. 20 minutes.
+test-deletion: .venv/.dev
+	nice $(PY) benchmarks/deletion_engine.py --engine '$(ENGINE)' --out docs/results/vllm-deletion.json
+	$(PY) docs/fill.py docs/vllm.md docs/results/*.json
 
 # The hard budget by a real vLLM's own count, 2,000 requests: make test-budget ENGINE=/path/to/vllm-cpu. About ten minutes.
 test-budget: .venv/.dev

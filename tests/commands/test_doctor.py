@@ -109,7 +109,7 @@ def test_a_family_that_is_not_the_models_is_found_out(up: Upstream) -> None:
     [
         ("internvl", "pixels", "with --family internvl give --actuator vllm or lmdeploy"),
         ("gemini-3", "vllm", "with --family gemini-3 give --actuator detail or gemini"),
-        ("qwen2.5-vl", "magic", "with --family qwen2.5-vl give --actuator pixels, vllm or lmdeploy"),
+        ("qwen2.5-vl", "magic", "with --family qwen2.5-vl give --actuator pixels, vllm, vllm-deletion or lmdeploy"),
         ("gemma3", "pixels", "no --actuator sets the tokens of gemma3, so no budget can reach it"),
     ],
 )

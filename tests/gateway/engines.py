@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,19 +20,30 @@ import openai
 from tests.gateway.gateways import url_of
 from tests.gateway.messages import image_block
 
+import stakes
 from stakes.models.embedded import shipped_folder
 
 STARTS_S = 400.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # a guest on its machine
 
 
+SOURCES = Path(stakes.__file__).parents[1]
+
+
 @contextmanager
-def vllm(script: str, port: int, log: Path) -> Iterator[str]:
-    """Its base URL; ``script``: a command that serves a checkpoint on a port, as ``script CHECKPOINT PORT``."""
-    command = [script, str(shipped_folder("embedded")), str(port)]
+def vllm(script: str, port: int, log: Path, *options: str, site: Path | None = None) -> Iterator[str]:
+    """Its base URL; ``script``: a command that serves a checkpoint on a port, as ``script CHECKPOINT PORT``.
+
+    ``options``: more of ``vllm serve``; a first one without dashes is another checkpoint than the embedded reader.
+    ``site``: a folder that vLLM finds packages in, such as one of ``with_plugin``.
+    """
+    others = bool(options) and not options[0].startswith("-")
+    checkpoint = options[0] if others else str(shipped_folder("embedded"))
+    command = [script, checkpoint, str(port), *options[others:]]
+    paths = {} if site is None else {"PYTHONPATH": f"{site}{os.pathsep}{SOURCES}"}
     with log.open("wb") as out:
         running = subprocess.Popen(
-            command, stdout=out, stderr=out, env={**os.environ, **ONE_THREAD}, start_new_session=True
+            command, stdout=out, stderr=out, env={**os.environ, **ONE_THREAD, **paths}, start_new_session=True
         )
     try:
         ends = time.monotonic() + STARTS_S
@@ -48,6 +61,30 @@ def vllm(script: str, port: int, log: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
+
+
+def with_plugin(folder: Path) -> Path:
+    """A folder that makes this source tree an installed package, entry points included, in an environment of vLLM.
+
+    Without an installation, so that an engine's environment is not changed by a test.
+    """
+    project = tomllib.loads((SOURCES.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    info = folder / f"stakes-{project['version']}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: stakes\nVersion: {project['version']}\n")
+    lines = [
+        line
+        for group, names in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in names.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def _is_up(port: int) -> bool:

@@ -24,7 +24,9 @@ def doctor(
     upstream_key_file: Annotated[Path | None, typer.Option(help="A file that holds the upstream's API key.")] = None,
     model: Annotated[str | None, typer.Option(help="The model to ask. Default: the first that it lists.")] = None,
     family: Annotated[str, typer.Option(help="Without --policy: the upstream model's family.")] = "qwen2.5-vl",
-    actuator: Annotated[str, typer.Option(help="As for serve: pixels, vllm, lmdeploy, detail or gemini.")] = "pixels",
+    actuator: Annotated[
+        str, typer.Option(help="As for serve: pixels, vllm, vllm-deletion, lmdeploy, detail or gemini.")
+    ] = "pixels",
     gateway: Annotated[
         str | None, typer.Option(help="The address of a running gateway: its requests, and the share undecided.")
     ] = None,

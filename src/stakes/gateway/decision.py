@@ -113,7 +113,6 @@ class DecideEndpoint:
         self, book: bool, plan: RequestPlan, choice: TierChoice, call: Call, images: list[MeasuredImage]
     ) -> dict[str, Any]:
         """The grant and what it means for each image; called on the event loop, as for every request."""
-        family = plan.rules.policy.family
         try:
             if choice.tier == GROUNDING:
                 plan.grant_native(self._settings.grounding, self._settings.max_request_tokens)
@@ -122,7 +121,7 @@ class DecideEndpoint:
                 plan.ask_grant(choice, [image.limit for image in images])
                 if (cap := self._settings.max_request_tokens) is not None:
                     keep_cap(plan, images, cap)
-                fitted = fit_images(self._settings, call, call.images, images, plan.budgets, family, True)[1]
+                fitted = fit_images(self._settings, call, call.images, images, plan.budgets, plan.rules.policy, True)[1]
             plan.predicted = [one.tokens for one in fitted]
             if book:
                 plan.take()

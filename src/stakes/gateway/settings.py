@@ -44,7 +44,9 @@ class Settings(Section):
         "closed", "closed refuses a request that cannot be fitted, open forwards it unchanged.", Option(kind=str)
     )
     actuator: ActuatorName = setting(
-        "pixels", "How budgets reach the upstream: pixels, vllm, lmdeploy, detail or gemini.", Option(kind=str)
+        "pixels",
+        "How budgets reach the upstream: pixels, vllm, vllm-deletion, lmdeploy, detail or gemini.",
+        Option(kind=str),
     )
     min_pixels: int | None = setting(
         None, "Area below which the upstream enlarges images, if it is not the family's.", Option(least=1), gt=0

@@ -56,7 +56,7 @@ Tries = Annotated[
     _server(help="Attempts per answer, with pauses of 1, 2, 4, … 60 s. Default: 5; 65 retries take about an hour."),
 ]
 Actuator = Annotated[
-    Literal["pixels", "vllm", "lmdeploy", "detail", "gemini"] | None,
+    Literal["pixels", "vllm", "vllm-deletion", "lmdeploy", "detail", "gemini"] | None,
     _server(help="How a budget reaches the server: pixels resizes the image (default); the others set a parameter."),
 ]
 Empty = Annotated[

@@ -15,6 +15,7 @@ PURPOSES = {
     "redis": "one hard budget over gateways on several hosts",
     "envoy": "stakes envoy",
     "ocr": "the legibility study",
+    "vllm": "deletion inside vLLM, where vLLM runs",
     "pdf": "drawing PDFs in requests: stakes serve --pdf render",
 }
 """What users need an extra for."""

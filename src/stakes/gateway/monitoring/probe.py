@@ -22,7 +22,13 @@ from stakes.budgets.policy import Policy
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.escalation.confidence import AnswerReader, asking
 from stakes.gateway.monitoring.metrics import Metrics
-from stakes.gateway.monitoring.upstreams import UpstreamCheck, check_confidence, check_engine
+from stakes.gateway.monitoring.upstreams import (
+    UpstreamCheck,
+    check_confidence,
+    check_engine,
+    check_plugin,
+    error_message,
+)
 from stakes.gateway.proxy.actuators import fit_images
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
@@ -35,7 +41,6 @@ from stakes.vision.geometry import family as named_family
 
 _SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least and the most feasible are sent
 _PROBE_S, _CHECK_S = 120.0, 10.0
-_LONGEST_REASON = 200
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ async def probe(settings: Settings, upstream: Upstream, policy: Policy, confiden
             if not models:
                 raise _ProbeFailed("the upstream lists no model; name one with --probe-model")
             model = models[0]
-        requests = await asyncio.to_thread(_requests, settings, family, model)
+        requests = await asyncio.to_thread(_requests, settings, policy, model)
         counts = [await _counts(upstream, body) for body, _ in requests]
         small, expected = _small_request(settings, family, model)
         note = "" if small is None else small_note(expected, (await _counts(upstream, small))[0])
@@ -127,16 +132,16 @@ async def probe_until_known(
         report(result)
 
 
-def _requests(settings: Settings, family: str, model: str) -> list[tuple[bytes, int]]:
+def _requests(settings: Settings, policy: Policy, model: str) -> list[tuple[bytes, int]]:
     """(body, expected tokens) at the smallest and the largest feasible share of the page's native tokens."""
-    page = _page()
+    page, family = _page(), policy.family
     made: list[tuple[bytes, int]] = []
     for share in _SHARES:
         call = read_call("chat", _question(page, model))
         image = measure(page, family, settings.limits, bounds=settings.bounds_of(family))
         try:
             budgets = [max(1, int(image.native * share))]
-            body, fitted = fit_images(settings, call, call.images, [image], budgets, family, False)
+            body, fitted = fit_images(settings, call, call.images, [image], budgets, policy, False)
         except InfeasibleBudget:
             continue
         assert body is not None
@@ -150,7 +155,7 @@ def _small_request(settings: Settings, family: str, model: str) -> tuple[bytes |
     """(body, expected tokens) of a small image, for families whose processors enlarge small ones; else (None, 0)."""
     if named_family(family).factor is None:
         return None, 0
-    url = data_url(write_png(Image.new("RGB", (60, 60), "white")), "png")
+    url = _blank()
     image = measure(url, family, settings.limits, bounds=settings.bounds_of(family))
     return dump(_question(url, model)), image.native
 
@@ -168,6 +173,10 @@ def small_note(expected: int, counted: int | None) -> str:
 def _question(url: str, model: str) -> dict[str, Any]:
     parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "What is this?"}]
     return {"model": model, "messages": [{"role": "user", "content": parts}], "max_tokens": 1, "temperature": 0}
+
+
+def _blank() -> str:
+    return data_url(write_png(Image.new("RGB", (60, 60), "white")), "png")
 
 
 def _page() -> str:
@@ -191,22 +200,12 @@ async def _json(upstream: Upstream, path: str, body: bytes | None = None) -> Any
     if status >= 500:
         raise aiohttp.ClientError("the upstream is not ready")
     if status != 200:
-        reason = "" if status in (401, 403) else _reason(data)  # those may name the key
+        reason = "" if status in (401, 403) else error_message(data)  # those may name the key
         raise _ProbeFailed(f"the upstream answered {path} with status {status}" + (reason and f": {reason}"))
     reply = parsed(data)
     if reply is None:
         raise _ProbeFailed(f"the upstream's answer to {path} is not JSON")
     return reply
-
-
-def _reason(body: bytes) -> str:
-    """A server's error message (``error.message`` or ``message``) on one line and shortened; "" if there is none."""
-    try:
-        record = json.loads(body)
-        text = " ".join((record.get("error") or record)["message"].split())
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return ""
-    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
 async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamCheck]:
@@ -225,8 +224,12 @@ async def check_upstream(settings: Settings, policy: Policy) -> list[UpstreamChe
             advice = f"name one that it has: {_list(models)}"
             missing = UpstreamCheck("upstream model", "bad", f"{named!r} is not one of its models", advice)
             return [*answers, listed, missing]
+        asked = _question(_blank(), named or next(iter(models), ""))
+        answers += [listed, *await check_plugin(upstream, asked, settings.actuator)]
+        if answers[-1].state == "bad":
+            return answers
         result = await probe(settings, upstream, policy, confidence=True)
-        return [*answers, listed, await _check_tokens(upstream, result), *check_confidence(policy, result.confidence)]
+        return [*answers, await _check_tokens(upstream, result), *check_confidence(policy, result.confidence)]
     finally:
         await upstream.session.close()
 

@@ -9,6 +9,7 @@ Only what a server states of itself counts: its host name, a header, the owner o
 other has. Servers that imitate another's list of models (``owned_by: openai``) stay unrecognized.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from stakes.gateway.proxy.usage import parsed
 from stakes.vision.geometry.menus import ActuatorName
 
 State = Literal["good", "absent", "unknown", "bad"]
-_SECONDS = 5.0
+_SECONDS, _ANSWER_S = 5.0, 120.0
+_LONGEST_REASON = 200
 _VERSION = re.compile(r"[\w.+-]{1,40}")
 WHOLE = "the whole prompt"
 
@@ -83,7 +85,8 @@ class KnownUpstream:
 
 UPSTREAMS = (
     KnownUpstream(
-        "vLLM", ("pixels", "vllm"), "`mm_processor_kwargs` of a request, with `--trust-request-mm-kwargs`",
+        "vLLM", ("pixels", "vllm", "vllm-deletion"),
+        "`mm_processor_kwargs` of a request, with `--trust-request-mm-kwargs`; with the plugin, any budget by deletion",
         "image tokens with `--enable-prompt-tokens-details`, else the whole prompt",
         "here: 0.32.0, `make test-engine`", owner="vllm", version=VersionPath("/version"),
     ),
@@ -153,6 +156,45 @@ async def check_engine(
         return UpstreamCheck("upstream engine", "good", found)
     advice = f"{known.name} takes no --actuator {actuator}; give {' or '.join(known.actuators)}"
     return UpstreamCheck("upstream engine", "unknown", found, advice)
+
+
+async def check_plugin(upstream: Upstream, question: dict[str, Any], actuator: ActuatorName) -> list[UpstreamCheck]:
+    """Whether a vLLM has the plugin that deletes tokens: it refuses a budget of 0, and stock vLLM ignores it.
+
+    Nothing is asked of other upstreams. ``question``: a chat request about one image, of one token at most.
+    """
+    wanted, name = actuator == "vllm-deletion", "upstream plugin"
+    try:
+        if not wanted:
+            _, headers, listing = await upstream.fetch(f"{upstream.base}/models", _SECONDS)
+            known, _ = await recognize(upstream, headers, parsed(listing))
+            if known is None or "vllm-deletion" not in known.actuators:
+                return []
+        body = json.dumps({**question, "mm_processor_kwargs": {"stakes_budget": 0}}).encode()
+        status, data = await upstream.call(f"{upstream.base}/chat/completions", _ANSWER_S, body)
+    except NETWORK_ERRORS as error:
+        return [UpstreamCheck(name, "unknown", f"the upstream did not answer ({type(error).__name__})")]
+    reason = error_message(data) if status == 400 else ""
+    found, advice = "vLLM has no plugin of stakes", "pip install 'stakes[vllm]' where vLLM runs, and start it again"
+    if "takes no stakes_budget" in reason:
+        found, _, advice = reason.rpartition("; ")
+    elif "stakes_budget" in reason:
+        return [UpstreamCheck(name, "good", "vLLM has the plugin of stakes, for --actuator vllm-deletion")]
+    elif "mm_processor_kwargs" in reason:
+        found, advice = "not known: this vLLM takes no mm_processor_kwargs", "start it with --trust-request-mm-kwargs"
+    elif status != 200:
+        return [UpstreamCheck(name, "unknown", f"not known: the upstream answered with status {status}")]
+    return [UpstreamCheck(name, "bad" if wanted else "absent", found, advice)]
+
+
+def error_message(body: bytes) -> str:
+    """A server's error message (``error.message`` or ``message``) on one line and shortened; "" if there is none."""
+    try:
+        record = json.loads(body)
+        text = " ".join((record.get("error") or record)["message"].split())
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return ""
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
 async def recognize(upstream: Upstream, headers: Mapping[str, str], listing: Any) -> tuple[KnownUpstream | None, str]:

@@ -4,6 +4,7 @@ Which values a parameter can take is in ``geometry.menus``.
 
 An engine's parameter holds for all images of a request. The setting with the most tokens is chosen whose sum is within
 the sum of the budgets. ``detail`` and ``media_resolution`` are set for each image: the highest level within its budget.
+So are the budgets of deletion, which vLLM with the plugin ``stakes.vllm`` keeps to the token.
 """
 
 from collections.abc import Sequence
@@ -16,19 +17,16 @@ from stakes.gateway.proxy.images import FittedImage, MeasuredImage, fit_image, p
 from stakes.gateway.proxy.request import Call, asks_for_coordinates, dump_images
 from stakes.gateway.proxy.scan import ImageRef
 from stakes.gateway.settings import Settings
-from stakes.models.base import CONFIDENCE
+from stakes.models.base import CONFIDENCE, DEFAULT_SELECTOR
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import ActuatorName, check_actuator, choose_setting, highest_level, menu, settings_of
+from stakes.vision.selectors import IMAGE_ONLY, SELECTORS, split
 
 
 def check_servable(policy: Policy, settings: Settings) -> None:
     """Refuse a policy that cannot be served with these settings."""
-    if policy.mechanism != "resolution":
-        raise BadInput(
-            f"this policy is for {policy.mechanism}, which works inside a model; a gateway needs one calibrated with "
-            "--mechanism resolution"
-        )
+    _check_mechanism(policy, settings.actuator)
     if (policy.trim or settings.trim) and settings.actuator != "pixels":
         raise BadInput(
             f"margins are cut off where images are resized, and --actuator {settings.actuator} leaves images as they "
@@ -61,6 +59,32 @@ def trim_warnings(policy: Policy, settings: Settings) -> list[str]:
     ]
 
 
+def _check_mechanism(policy: Policy, actuator: ActuatorName) -> None:
+    """Refuse a policy whose curves hold for another mechanism than the one that this actuator has."""
+    if policy.mechanism == "resolution":
+        if actuator == "vllm-deletion":
+            raise BadInput(
+                "this policy was calibrated by resolution, and the actuator vllm-deletion deletes tokens; calibrate "
+                "one with --mechanism deletion"
+            )
+        return
+    if actuator != "vllm-deletion":
+        raise BadInput(
+            f"this policy is for {policy.mechanism}, which works inside a model; serve it with --actuator "
+            "vllm-deletion in front of a vLLM with the plugin of stakes, or calibrate one with --mechanism resolution"
+        )
+    if (name := split(selector_of(policy))[0]) in SELECTORS and name not in IMAGE_ONLY:
+        raise BadInput(
+            f"this policy's selector {name} needs more than the image's features, which vLLM does not give; calibrate "
+            f"with --selector {', '.join(IMAGE_ONLY[:-1])} or {IMAGE_ONLY[-1]}"
+        )
+
+
+def selector_of(policy: Policy) -> str:
+    """Which tokens the policy's deletion keeps."""
+    return policy.selector or DEFAULT_SELECTOR
+
+
 def _check_menu(policy: Policy, actuator: ActuatorName) -> None:
     """Refuse a policy that was calibrated on the entries of another menu."""
     if policy.menu is not None and policy.menu != menu(actuator, policy.family):
@@ -76,11 +100,15 @@ def apply(
     actuator: ActuatorName,
     name: str,
     call: Call,
-    images: Sequence[ImageRef],
-    sizes: Sequence[tuple[int, int]],
+    refs: Sequence[ImageRef],
+    images: Sequence[MeasuredImage],
     budgets: Sequence[int],
+    selector: str | None = None,
 ) -> list[int]:
-    """Write the engine's parameter into the request; returns the tokens of each image."""
+    """Write the engine's parameter into the request; returns the tokens of each image. ``selector``: of deletion."""
+    if selector is not None:
+        return _apply_deletion(call, refs, images, budgets, selector)
+    sizes = [(image.width, image.height) for image in images]
     if actuator in ("vllm", "lmdeploy"):
         setting, tokens = choose_setting(settings_of(actuator, name, sum(budgets)), sizes, sum(budgets))
         nested = {"image": setting.value} if actuator == "lmdeploy" else setting.value
@@ -88,7 +116,7 @@ def apply(
         return tokens
     settings = settings_of(actuator, name, max(budgets))
     spent: list[int] = []
-    for ref, size, budget in zip(images, sizes, budgets, strict=True):
+    for ref, size, budget in zip(refs, sizes, budgets, strict=True):
         setting, taken = highest_level(settings, size, budget)
         if actuator == "detail":
             ref.detail = setting.value
@@ -98,18 +126,33 @@ def apply(
     return spent
 
 
+def _apply_deletion(
+    call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage], budgets: Sequence[int], selector: str
+) -> list[int]:
+    """Write the budgets for vLLM's plugin into the request, one for each of its images; returns the tokens of each.
+
+    null stands for an image that is read whole: one within its budget, and one that is not fitted at all.
+    """
+    tokens = [min(image.native, budget) for image, budget in zip(images, budgets, strict=True)]
+    cut = {id(ref): n for ref, image, n in zip(refs, images, tokens, strict=True) if n < image.native}
+    if cut:
+        own = [cut.get(id(ref)) for ref in call.images]
+        call.record["mm_processor_kwargs"] = {"stakes_budget": own, "stakes_selector": selector}
+    return tokens
+
+
 def fit_images(
     settings: Settings,
     call: Call,
     refs: Sequence[ImageRef],
     images: Sequence[MeasuredImage],
     budgets: Sequence[int],
-    family: str,
+    policy: Policy,
     observing: bool,
     abandoned: Event | None = None,
 ) -> tuple[bytes | None, list[FittedImage]]:
     """The new body (None while observing) and what became of each image; it ends early where nobody waits."""
-    actuator = settings.actuator
+    actuator, family = settings.actuator, policy.family
     by_detail = actuator == "pixels" and named_family(family).engine_parameter == "detail"
     for ref in refs:
         ref.set_detail(by_detail)
@@ -117,8 +160,8 @@ def fit_images(
         for ref, image in zip(refs, images, strict=True):
             if image.page is not None and not observing:
                 ref.url = page_url(image, image.page, settings.encoding)
-        sizes = [(image.width, image.height) for image in images]
-        tokens = apply(actuator, family, call, refs, sizes, budgets)
+        deletes = selector_of(policy) if actuator == "vllm-deletion" else None
+        tokens = apply(actuator, family, call, refs, images, budgets, deletes)
         return None if observing else dump_images(call.record, refs), [FittedImage(None, n) for n in tokens]
     if observing:
         return None, [predict_fit(image, budget, family) for image, budget in zip(images, budgets, strict=True)]

@@ -183,7 +183,7 @@ class Preparer:
             if call.pages and refs:
                 work = partial(actuators.fit_images, self._settings, call, refs, images)
                 size = checks.decode_bytes(images, self._settings)
-                plan.body, fitted = await self.workers.run_for(size, work, plan.natives, policy.family, self._observing)
+                plan.body, fitted = await self.workers.run_for(size, work, plan.natives, policy, self._observing)
         else:
             decoded = checks.decode_bytes(images, self._settings)
             option = policy.tiers[choice.tier].option
@@ -203,20 +203,10 @@ class Preparer:
         self, plan: RequestPlan, call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage], decoded: int
     ) -> list[FittedImage]:
         """Fit the images to their grant; ``decoded``: memory to decode them."""
-        abandoned, family, settings = Event(), plan.rules.policy.family, self._settings
+        abandoned = Event()
+        work = partial(actuators.fit_images, self._settings, call, refs, images, plan.budgets, plan.rules.policy)
         try:
-            plan.body, fitted = await self.workers.run_for(
-                decoded,
-                actuators.fit_images,
-                settings,
-                call,
-                refs,
-                images,
-                plan.budgets,
-                family,
-                self._observing,
-                abandoned,
-            )
+            plan.body, fitted = await self.workers.run_for(decoded, work, self._observing, abandoned)
         finally:
             abandoned.set()  # after a time limit or a disconnect, the thread ends with its current image
         plan.outcome = "observed" if self._observing else "fitted"

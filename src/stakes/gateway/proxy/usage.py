@@ -30,6 +30,7 @@ TEMPLATE = 256  # tokens of a chat template, system text of its own included
 PARAMETERS = {
     "pixels": "the size of images, or its bounds are others (--min-pixels, --max-pixels, --image-max-tokens)",
     "vllm": "mm_processor_kwargs; vLLM needs --trust-request-mm-kwargs",
+    "vllm-deletion": "stakes_budget; vLLM needs the plugin of stakes and --trust-request-mm-kwargs",
     "lmdeploy": "mm_processor_kwargs",
     "detail": "the detail of images",
     "gemini": "media_resolution",

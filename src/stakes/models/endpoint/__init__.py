@@ -110,10 +110,11 @@ class EndpointVLM:
         The first failure stops the rest. Requests in flight are waited for and yielded, then the failure is raised.
         """
         for request in requests:
-            self._require_resolution(request.mechanism)
+            if request.budget is not None or self._options.actuator != "vllm-deletion":
+                self._require_mechanism(request.mechanism)
         results: SimpleQueue[tuple[int, Answer] | Exception | None] = SimpleQueue()  # None: a thread has ended
         indices, encoding, stop = iter(range(len(requests))), threading.Lock(), threading.Event()
-        encoded: dict[tuple[int, int | None], EncodedImage] = {}
+        encoded: dict[tuple[int, int | None, Any], EncodedImage] = {}
 
         def work() -> None:
             try:
@@ -167,7 +168,7 @@ class EndpointVLM:
 
     def native_tokens(self, width: int, height: int, mechanism: Mechanism) -> int:
         """What an image of this size takes with no budget; with a menu, its largest entry, which holds every image."""
-        self._require_resolution(mechanism)
+        self._require_mechanism(mechanism)
         return tokens_as_sent(self.family, width, height) if self.menu is None else self.menu[-1]
 
     def close(self) -> None:
@@ -180,10 +181,14 @@ class EndpointVLM:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _require_resolution(self, mechanism: Mechanism) -> None:
-        if mechanism != "resolution":
+    def _require_mechanism(self, mechanism: Mechanism) -> None:
+        deletes = self._options.actuator == "vllm-deletion"
+        if deletes and mechanism == "resolution":
+            raise BadInput("the actuator vllm-deletion deletes tokens; use the mechanism deletion")
+        if mechanism != ("deletion" if deletes else "resolution"):
             raise BadInput(
-                f"{mechanism} works inside a model, and this one is behind {self._client.server}; use resolution"
+                f"{mechanism} works inside a model, and this one is behind {self._client.server}; use resolution, or "
+                "deletion with the actuator vllm-deletion and a vLLM that has the plugin of stakes"
             )
 
     def _answer(self, request: Request, image: EncodedImage, new: bool, stop: threading.Event) -> Answer:

@@ -18,8 +18,9 @@ from typing import Any
 
 from PIL.Image import Resampling
 
+from stakes.errors import BadInput, LedgerBreach
 from stakes.http import Unusable
-from stakes.models.base import SUFFIX, Request, choice_logprobs
+from stakes.models.base import DEFAULT_SELECTOR, SUFFIX, Request, choice_logprobs
 from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.geometry.menus import ActuatorName, highest_level, menu, settings_of
 from stakes.vision.image.decode import open_image
@@ -108,14 +109,14 @@ class EncodedImage:
 def encode_image(
     request: Request,
     family: str,
-    cache: dict[tuple[int, int | None], EncodedImage],
+    cache: dict[tuple[int, int | None, Any], EncodedImage],
     actuator: ActuatorName = "pixels",
 ) -> tuple[EncodedImage, bool]:
     """The request's image fitted to its budget as a PNG data URL, and whether it was not in ``cache`` yet.
 
-    ``cache`` holds the images of one call, by identity and budget.
+    ``cache`` holds the images of one call, by identity, budget and, for deletion, what chooses the tokens.
     """
-    key = (id(request.image), request.budget)
+    key = (id(request.image), request.budget, (request.selector, request.sample) if request.selector else None)
     if key in cache:
         return cache[key], False
     started, setting = time.perf_counter(), None
@@ -124,7 +125,9 @@ def encode_image(
         size = accepted_size(family, *image.size)
         image = image if size == image.size else image.resize(size, Resampling.LANCZOS)
         tokens = native = count_tokens(family, *size)
-        if request.budget is not None:
+        if request.budget is not None and actuator == "vllm-deletion":
+            setting, tokens = deletion_setting(request, native), request.budget
+        elif request.budget is not None:
             chosen, tokens = highest_level(settings_of(actuator, family, request.budget), size, request.budget)
             setting, entries = chosen.value, menu(actuator, family)
             native = native if entries is None else entries[-1]
@@ -136,6 +139,17 @@ def encode_image(
     url = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
     cache[key] = EncodedImage(url, tokens, native, 1000 * (time.perf_counter() - started), setting)
     return cache[key], True
+
+
+def deletion_setting(request: Request, native: int) -> dict[str, Any]:
+    """What the plugin of vLLM takes for one image; a budget beyond its tokens is refused there, too."""
+    if request.budget is None or request.budget > native:
+        raise LedgerBreach(f"a budget of {request.budget} visual tokens exceeds the image's {native}")
+    selector = request.selector or DEFAULT_SELECTOR
+    if not isinstance(selector, str):
+        raise BadInput(f"a server is told a selector by name, not by the object {selector!r}")
+    seed = {} if request.sample is None else {"stakes_sample": request.sample}
+    return {"stakes_budget": request.budget, "stakes_selector": selector, **seed}
 
 
 def set_parameter(body: dict[str, Any], actuator: ActuatorName, value: Any) -> None:

@@ -4,7 +4,8 @@
 |---|---|---|
 | pixels | the image itself, resized | every family that resizing controls |
 | vllm | ``mm_processor_kwargs``, flat (vLLM: --trust-request-mm-kwargs) | InternVL, Idefics3, Gemma 4, Qwen-VL |
-| lmdeploy | ``mm_processor_kwargs``, under ``image`` | the same |
+| vllm-deletion | ``mm_processor_kwargs`` of the plugin ``stakes.vllm``: any budget | Qwen2.5-VL, Qwen3-VL |
+| lmdeploy | ``mm_processor_kwargs``, under ``image`` | as vllm |
 | detail | ``detail`` of each image: low, high, original; or Gemini's, where a proxy translates it | GPT, Gemini 3 |
 | gemini | ``media_resolution`` of each image | Gemini 3 |
 
@@ -27,7 +28,8 @@ from stakes.vision.geometry.families import Family, Formula, family
 from stakes.vision.geometry.patches import MENU, BudgetPatches, Fixed, Gemma4
 from stakes.vision.geometry.tiles import AspectTiles, DetailTiles, SplitTiles
 
-ActuatorName = Literal["pixels", "vllm", "lmdeploy", "detail", "gemini"]
+ActuatorName = Literal["pixels", "vllm", "vllm-deletion", "lmdeploy", "detail", "gemini"]
+DELETING = ("qwen2.5-vl", "qwen3-vl")  # what the plugin for vLLM deletes in
 _GEMINI = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
 
 
@@ -55,7 +57,7 @@ def settings_of(actuator: ActuatorName, name: str, budget: int) -> list[EngineSe
 
 def menu(actuator: ActuatorName, name: str) -> tuple[int, ...] | None:
     """The entries of an actuator's menu, ascending; None for one that reaches any budget."""
-    if actuator == "pixels":
+    if actuator in ("pixels", "vllm-deletion"):
         return None
     settings = settings_of(actuator, name, 1)
     if isinstance(family(name).formula, Factor):
@@ -74,7 +76,10 @@ def most_tokens(actuator: ActuatorName, name: str, width: int, height: int, nati
 def check_actuator(actuator: ActuatorName, name: str) -> None:
     """Raise ``BadInput`` where this actuator cannot set the tokens of this family."""
     known = family(name)
-    if actuator != "pixels":
+    if actuator == "vllm-deletion":
+        if known.name not in DELETING:
+            raise BadInput(f"the actuator {actuator} works with {' and '.join(DELETING)}, not with {known.name}")
+    elif actuator != "pixels":
         settings_of(actuator, name, 1)
     elif known.refusal is not None:
         others = " or ".join(supported(name))

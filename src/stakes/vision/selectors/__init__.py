@@ -46,6 +46,9 @@ SELECTORS = MappingProxyType(
     }
 )
 
+# Selectors that look at nothing but the features of the image, which is all that an engine can give them.
+IMAGE_ONLY = ("redundancy", "divprune", "random", "saliency")
+
 
 def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
     """The selector that ``spec`` names, with its options; a selector object is returned unchanged."""

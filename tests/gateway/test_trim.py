@@ -91,9 +91,9 @@ def test_observing_changes_nothing_and_states_the_whole_image(upstream: Upstream
 def test_a_wrapped_client_trims_and_reports_alike(upstream: Upstream, http: httpx.Client) -> None:
     with gateway(upstream.url, policy(trim=True)) as front:
         reply = post(http, front.base_url, ask("What is the total?", FRAMED))
-    for rules, knobs in ((policy(trim=True), {}), (policy(), {"trim": True})):
+    for rules, trim in ((policy(trim=True), False), (policy(), True)):
         client = openai.OpenAI(base_url=upstream.url, api_key="sk", max_retries=0)
-        with stakes.wrap(client, rules, **knobs) as one:
+        with stakes.wrap(client, rules, trim=trim) as one:
             answer: Any = one.chat.completions.create(**ask("What is the total?", FRAMED))
             assert [":".join(map(str, box)) for box in answer.stakes.boxes] == [reply.headers["x-stakes-box"]]
 

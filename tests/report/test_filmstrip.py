@@ -26,6 +26,7 @@ def test_a_crop_has_the_pixels_of_the_fitted_page_and_no_others() -> None:
     page = draw("receipts", 3, "test")
     question = next(q for q in page.questions if q.tier == "high" and q.box)
     place = place_of(Sample("a", question.text, question.answers, box=question.box), page.image)
+    assert question.box is not None
     assert place == Place(question.box)
     window = place.window(page.image.size)
     assert window[0] <= question.box[0] < question.box[2] <= window[2]

@@ -196,7 +196,7 @@ def calibrate(
         raise BadInput(f"{output} cannot be written ({error.strerror}); the answers are safe in {log}") from None
     if as_json:
         record = {"policy": str(output), "log": str(log), "signal": word, "signal_agreement": right}
-        checked = {} if counts is None else {"server_counts": counts}
+        checked: dict[str, object] = {} if counts is None else {"server_counts": counts}
         if price is not None:
             checked |= {
                 "dollars": {

@@ -107,7 +107,7 @@ def make_gallery(
                 "mark": mark_of(row, seen.sample.answers),
                 "truncated": row.truncated and run.policy.basis != "legibility",  # of OCR it means: not all was read
                 "image": None if deletion else thumbnail(fitted.image),
-                "crop": None if strip is None else data_url(frame.image, lossless=True),
+                "crop": None if frame is None else data_url(frame.image, lossless=True),
                 "kept": seen.masks.get(row.budget) or None,
             }
             for row, fitted, frame in zip(

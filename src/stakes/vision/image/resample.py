@@ -23,7 +23,7 @@ else:
 
 def resampled(pixels: Image.Image, size: tuple[int, int], box: Box) -> Image.Image:
     """The box of an image of mode "L" or "RGB" at this size (width, height)."""
-    whole = tuple(int(side) for side in box)
+    whole = int(box[0]), int(box[1]), int(box[2]), int(box[3])
     width, height = whole[2] - whole[0], whole[3] - whole[1]
     if pyvips is None or pixels.mode != "RGB" or whole != box or size[0] > width or size[1] > height:
         return pixels.resize(size, Image.Resampling.BICUBIC, box=box, reducing_gap=GAP)

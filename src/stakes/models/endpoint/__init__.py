@@ -111,6 +111,8 @@ class EndpointVLM:
         """
         for request in requests:
             self._require_resolution(request.mechanism)
+            if len(request.parts) > 1:
+                raise BadInput("several images in one request are for a model on this machine; ask an endpoint by one")
         results: SimpleQueue[tuple[int, Answer] | Exception | None] = SimpleQueue()  # None: a thread has ended
         indices, encoding, stop = iter(range(len(requests))), threading.Lock(), threading.Event()
         encoded: dict[tuple[int, int | None], EncodedImage] = {}

@@ -1,22 +1,20 @@
 """Build the prompts of requests: encode the images, select tokens, and place the kept features between the words."""
 
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from stakes.errors import BadInput, LedgerBreach
-from stakes.models.base import DEFAULT_SELECTOR, Request
-from stakes.models.local.image_cache import Encoded, OpenedImages, chunks_by_area, drop_pixels, open_all, open_once
+from stakes.models.base import Request
+from stakes.models.local.ahead import needs_attention, selector_of
+from stakes.models.local.image_cache import Encoded, OpenedImages, open_once
 from stakes.models.local.prefix import selection_key
 from stakes.models.local.resources import Clock, explain_out_of_memory, image_that_fits
 from stakes.vision.deletion.exact import PromptTensors, Selection, upload, zero_mask
-from stakes.vision.selectors import make
-from stakes.vision.selectors.base import Scene, Selector, check_budget
+from stakes.vision.selectors.base import Scene, check_budget
 from stakes.vision.selectors.layers import LayerSelector
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ class Job:
     """One request on its way to an answer.
 
     ``ids``: [T] of the unpruned prompt, on the host. ``inside``: the selector that drops inside the language model.
+    ``native``, ``encoder_tokens``, ``realised``: of all images together; ``image_tokens``: realised of each.
     ``prefix``: equal where prompts are equal up to their last visual token; None: not shared. ``spent``: ms by stage.
     """
 
@@ -41,82 +40,55 @@ class Job:
     realised: int
     prefix: Hashable
     spent: dict[str, float]
+    image_tokens: tuple[int, ...]
     prompt: PromptTensors = field(init=False)
 
 
 @dataclass
-class Draft:
-    """A job whose prompt is not built yet: N image tokens from column ``at`` on, of which ``selection`` keeps some."""
+class ImagePart:
+    """One image of a prompt: N tokens, of which ``selection`` keeps some. ``key``: equal where what is kept is."""
 
-    job: Job
-    at: int
+    native: int
     encoded: Encoded
     selection: Selection | None
+    inside: LayerSelector | None
+    realised: int
+    key: Hashable
+    spent: dict[str, float]
+
+    @property
+    def count(self) -> int:
+        """N, the tokens that the encoder emitted."""
+        return len(self.encoded.features)
+
+    def shown(self, values: Tensor, indices: Tensor) -> Tensor:
+        """[N, D] -> [k, D]: the rows at these indices, or the merged ones."""
+        merged = self.selection is not None and self.selection.merge is not None
+        if len(indices) == self.count and not merged:
+            return values
+        return self.selection.apply(values) if merged and self.selection is not None else values[indices]
+
+
+@dataclass
+class Draft:
+    """A job whose prompt is not built yet; ``visual``: [T] bool, where its images' tokens are."""
+
+    job: Job
+    parts: tuple[ImagePart, ...]
+    visual: Tensor
 
     @property
     def text(self) -> Tensor:
-        """[T - N] ids of the words around the image."""
-        return torch.cat((self.job.ids[: self.at], self.job.ids[self.at + len(self.encoded.features) :]))
+        """[T - N] ids of the words around the images."""
+        return self.job.ids[~self.visual]
 
     @property
-    def indices(self) -> Tensor:
-        """[k] indices of the image tokens in the prompt, on the host."""
-        if self.selection is None or self.job.request.mechanism == "zero-mask":
-            return torch.arange(len(self.encoded.features))
-        return self.selection.indices
-
-
-def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> dict[str, float]:
-    """Encode and rank the new images of a call together (fast path); returns milliseconds by stage.
-
-    Images whose selector needs encoder attention are encoded later, one by one.
-    """
-    clock = Clock(vlm.device)
-    _encode_new(vlm, requests, opened, clock)
-    drop_pixels(opened)
-    with clock("selector"), suppress(torch.OutOfMemoryError):  # what does not fit together is ranked one by one
-        _rank_ahead(vlm, requests, opened)
-    return dict(clock.spent)
-
-
-def _encode_new(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:
-    new = {}
-    with clock("host", wait=False):
-        for request, image in zip(requests, open_all(requests, vlm.family, opened), strict=True):
-            if not _needs_attention(_selector(request)) and vlm.cache.get(image.key, attention=False) is None:
-                new[image.key] = image
-    held = 0
-    with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
-        for chunk in chunks_by_area(list(new.values())):  # in the order of the requests
-            if 2 * held > vlm.cache.limit:  # more would push out images that were not used yet
-                break
-            chunk.sort(key=lambda one: one.key[1])  # pages of one size next to each other
-            encoded = vlm.encode_many(
-                [one.image for one in chunk], [one.key[2] for one in chunk], [one.pixels for one in chunk]
-            )
-            for image, one in zip(chunk, encoded, strict=True):
-                vlm.cache.put(image.key, one)
-                held += one.bytes
-
-
-def _rank_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> None:
-    """Rank the tokens of a call's images together, for selectors that look at nothing else."""
-    by_selector: dict[Selector, dict[Hashable, tuple[Scene, int]]] = {}
-    for request in requests:
-        selector = _selector(request) if request.mechanism == "deletion" else None
-        if not isinstance(selector, Selector) or not selector.together or request.budget is None:
-            continue
-        key = open_once(request, vlm.family, opened).key
-        encoded = vlm.cache.get(key, attention=False)
-        if encoded is None or request.budget > len(encoded.features):
-            continue
-        scenes = by_selector.setdefault(selector, {})
-        most = max(request.budget, scenes[key][1] if key in scenes else 0)
-        scenes[key] = (Scene(encoded.features, rankings=encoded.rankings), most)
-    for selector, scenes in by_selector.items():
-        new = [(scene, most) for scene, most in scenes.values() if len(scene.rankings.get(selector, ())) < most]
-        if new:
-            selector.rank_ahead([scene for scene, _ in new], [most for _, most in new])
+    def indices(self) -> list[Tensor]:
+        """By image, [k] indices of its tokens in the prompt, on the host."""
+        whole = self.job.request.mechanism == "zero-mask"
+        return [
+            torch.arange(one.count) if whole or one.selection is None else one.selection.indices for one in self.parts
+        ]
 
 
 def prepare(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> list[Job]:
@@ -138,17 +110,52 @@ def prepare(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) 
 
 
 def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
+    if len(request.parts) > 1:
+        _check_several(vlm, request)
+    parts = tuple(_image_part(vlm, part, opened) for part in request.parts)
+    clock = Clock(vlm.device)
+    with clock("host", wait=False):
+        ids = vlm.processor.ids(request.question, *(part.count for part in parts))
+        visual = ids == vlm.processor.image_token_id
+        end = int(visual.nonzero()[-1])
+        before = tuple(ids[:end][~visual[:end]].tolist())
+    inside = parts[0].inside
+    shared = inside is None and not vlm.has_sliding_window
+    spent = [clock.spent, *(part.spent for part in parts)]
+    job = Job(
+        request,
+        ids,
+        native=sum(part.native for part in parts),
+        encoder_tokens=sum(part.count for part in parts),
+        inside=inside,
+        realised=sum(part.realised for part in parts),
+        prefix=(tuple(part.key for part in parts), before) if shared else None,
+        spent={stage: sum(one.get(stage, 0.0) for one in spent) for stage in {key for one in spent for key in one}},
+        image_tokens=tuple(part.realised for part in parts),
+    )
+    return Draft(job, parts, visual)
+
+
+def _check_several(vlm: "LocalVLM", request: Request) -> None:
+    if not vlm.several_images:
+        raise BadInput(f"a {vlm.model.config.model_type} is asked about one image here, not {len(request.parts)}")
+    if isinstance(selector := selector_of(request), LayerSelector):
+        raise BadInput(
+            f"selector {selector.name!r} drops inside the model, among the tokens of all images together, so an image "
+            "cannot have a budget of its own; use a selector that drops before it"
+        )
+
+
+def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> ImagePart:
+    """One image of a request, encoded, with the tokens that are kept."""
     clock = Clock(vlm.device)
     with clock("host", wait=False):
         fitted, image, key, _ = open_once(request, vlm.family, opened)
-    selector = _selector(request)
+    selector = selector_of(request)
     encoded = _encode_once(vlm, image, key, selector, clock)
     count = len(encoded.features)
     if fitted is not None and count != fitted.tokens:
         raise LedgerBreach(f"an image fitted to {fitted.tokens} tokens at {image.size} took {count} in {vlm.family}")
-    with clock("host", wait=False):
-        ids = vlm.processor.ids(request.question, count)
-        before = tuple(takewhile(lambda one: one != vlm.processor.image_token_id, ids.tolist()))
     inside = selection = None
     realised = count
     kept: Hashable = "all"
@@ -171,24 +178,15 @@ def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
             if selection.merge is not None and request.mechanism == "zero-mask":
                 raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
             kept, realised = (request.mechanism, selection_key(selector, selection)), len(selection.indices)
+            if request.mechanism == "deletion" and realised != request.budget:
+                raise LedgerBreach(f"deletion left {realised} visual tokens for a budget of {request.budget}")
     native = count if fitted is None else fitted.native
-    prefix = None if inside is not None or vlm.has_sliding_window else (key, before, kept)
-    job = Job(request, ids, native, count, inside, realised, prefix, clock.spent)
-    return Draft(job, len(before), encoded, selection)
-
-
-def _selector(request: Request) -> Any:
-    """The selector of the request; None where nothing is deleted."""
-    return make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
-
-
-def _needs_attention(selector: Any) -> bool:
-    return isinstance(selector, Selector) and selector.needs_encoder_attention
+    return ImagePart(native, encoded, selection, inside, realised, (key, kept), clock.spent)
 
 
 def _encode_once(vlm: "LocalVLM", image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
     """The cached features of an image, with attention if the selector needs it, or new ones."""
-    attention = _needs_attention(selector)
+    attention = needs_attention(selector)
     encoded = vlm.cache.get(key, attention=attention)
     if encoded is None:
         doing = f"encoding an image of {image.width}x{image.height} pixels"
@@ -220,41 +218,60 @@ def _build_prompts(vlm: "LocalVLM", drafts: Sequence[Draft]) -> None:
     texts, kept = [draft.text for draft in drafts], [draft.indices for draft in drafts]
     words = vlm.model.get_input_embeddings()(upload(torch.cat(texts), vlm.device))
     by_draft = torch.split(words, [len(text) for text in texts])
-    on_device = torch.split(upload(torch.cat(kept), vlm.device), [len(one) for one in kept])
-    for draft, own_words, indices, own_indices in zip(drafts, by_draft, kept, on_device, strict=True):
-        prompt = _prompt(vlm, draft, own_words, indices, own_indices)
-        if draft.selection is not None and draft.job.request.mechanism == "zero-mask":
-            prompt = zero_mask(prompt, draft.selection)
-        elif draft.selection is not None:
+    flat = [one for own in kept for one in own]
+    on_device = iter(torch.split(upload(torch.cat(flat), vlm.device), [len(one) for one in flat]))
+    for draft, own_words, indices in zip(drafts, by_draft, kept, strict=True):
+        prompt = _prompt(vlm, draft, own_words, indices, [next(on_device) for _ in indices])
+        if draft.job.request.mechanism == "zero-mask":
+            prompt = zero_mask(prompt, _joined(draft.parts))
+        else:
             _check_deletion(draft, prompt)
         draft.job.prompt = prompt
 
 
-def _prompt(vlm: "LocalVLM", draft: Draft, words: Tensor, indices: Tensor, on_device: Tensor) -> PromptTensors:
-    """A prompt of its [T - N, D] words and the [k] image tokens that stay, as ``delete`` would leave the whole one."""
-    at, count, ids = draft.at, len(draft.encoded.features), draft.job.ids
-    selection = draft.selection
-    whole = len(indices) == count and (selection is None or selection.merge is None)
+def _prompt(
+    vlm: "LocalVLM", draft: Draft, words: Tensor, indices: list[Tensor], on_device: list[Tensor]
+) -> PromptTensors:
+    """A prompt of its [T - N, D] words and the image tokens that stay, as ``delete`` would leave the whole one.
 
-    def shown(values: Tensor) -> Tensor:
-        if whole:
-            return values
-        return values[on_device] if selection is None or selection.merge is None else selection.apply(values)
-
-    features = shown(draft.encoded.features.to(words.dtype))
-    positions = vlm.positions(ids, draft.encoded)  # on the host: on a GPU this would synchronize a dozen times
-    columns = torch.cat((torch.arange(at), at + indices, torch.arange(at + count, len(ids))))
+    ``indices``: by image, the [k] of its tokens that stay, on the host and on the device.
+    """
+    ids, where = draft.job.ids, draft.visual.nonzero()[:, 0]
+    columns: list[Tensor] = []  # of the unpruned prompt: words and kept tokens in turn
+    rows: list[Tensor] = []  # their embeddings
+    levels: list[list[Tensor]] = [[] for _ in draft.parts[0].encoded.deepstack]
+    at = word = first = 0
+    for part, own, uploaded in zip(draft.parts, indices, on_device, strict=True):
+        start = int(where[first])
+        columns += [torch.arange(at, start), start + own]
+        rows += [words[word : word + start - at], part.shown(part.encoded.features.to(words.dtype), uploaded)]
+        for level, values in zip(levels, part.encoded.deepstack, strict=True):
+            level.append(part.shown(values, uploaded))
+        word, at, first = word + start - at, start + part.count, first + part.count
+    left = torch.cat([*columns, torch.arange(at, len(ids))])
+    positions = vlm.positions(ids, *(part.encoded for part in draft.parts))  # on the host: it would synchronize a GPU
     return PromptTensors(
-        embeds=torch.cat((words[:at], features, words[at:])),
-        positions=positions[:, columns],
-        visual=torch.arange(at, at + len(indices)),
+        embeds=torch.cat([*rows, words[word:]]),
+        positions=positions[:, left],
+        visual=draft.visual[left].nonzero()[:, 0],
         next_position=int(positions.max()) + 1,
-        deepstack=tuple(shown(level) for level in draft.encoded.deepstack),
+        deepstack=tuple(torch.cat(level) for level in levels),
     )
 
 
+def _joined(parts: Sequence[ImagePart]) -> Selection:
+    """What is kept of all images, as indices of their tokens together."""
+    kept, start = [], 0
+    for part in parts:
+        own = torch.arange(part.count) if part.selection is None else part.selection.indices.cpu()
+        kept.append(start + own)
+        start += part.count
+    return Selection(torch.cat(kept))
+
+
 def _check_deletion(draft: Draft, prompt: PromptTensors) -> None:
-    deleted = len(draft.encoded.features) - prompt.tokens
-    budget = draft.job.request.budget
-    if prompt.tokens != budget or len(draft.job.ids) - len(prompt.embeds) != deleted:
-        raise LedgerBreach(f"deletion left {prompt.tokens} visual tokens for a budget of {budget}")
+    """The prompt lost what its images lost, and nothing else."""
+    shown = [part.count if part.selection is None else part.realised for part in draft.parts]
+    deleted = sum(part.count for part in draft.parts) - sum(shown)
+    if prompt.tokens != sum(shown) or len(draft.job.ids) - len(prompt.embeds) != deleted:
+        raise LedgerBreach(f"deletion left {prompt.tokens} visual tokens for {shown} in each image")

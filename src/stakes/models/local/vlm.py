@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,12 +20,13 @@ from stakes.models.base import MAX_NEW_TOKENS, Answer, Request, confidence_of
 from stakes.models.fast import ops_for
 from stakes.models.fast.decoder import FastDecoder
 from stakes.models.identity import ModelName
+from stakes.models.local.ahead import encode_ahead
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.image_cache import Encoded, EncodedCache, OpenedImages
 from stakes.models.local.kv_cache import has_sliding_window
 from stakes.models.local.prefix import SharedPrefixes, plan_batches, prefill_prefixes, suffix
 from stakes.models.local.processor import Processor
-from stakes.models.local.prompt import Job, encode_ahead, prepare
+from stakes.models.local.prompt import Job, prepare
 from stakes.models.local.resources import STAGES, Clock, explain_out_of_memory, prompt_that_fits
 from stakes.vision.deletion.exact import pack
 from stakes.vision.deletion.inside_layers import dropping
@@ -48,6 +49,7 @@ class LocalVLM:
     cache: EncodedCache = field(default_factory=EncodedCache)
     fast: bool | None = None
     named: ModelName | None = None
+    several_images: ClassVar[bool] = False  # whether a prompt may have more than one
     _lock: Any = field(default_factory=threading.RLock, repr=False)
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
@@ -58,8 +60,8 @@ class LocalVLM:
         """Several images, in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
         return [self.encode(image, exact=one, attention=False) for image, one in zip(images, exact, strict=True)]
 
-    def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
-        """[T] ids -> [P, T] positions of the unpruned prompt."""
+    def positions(self, ids: Tensor, *encoded: Encoded) -> Tensor:
+        """[T] ids -> [P, T] positions of the unpruned prompt; ``encoded``: its images in order."""
         raise NotImplementedError
 
     @cached_property
@@ -99,7 +101,8 @@ class LocalVLM:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._lock, torch.inference_mode():  # hooks sit on the one model: no two batches at once
             opened: OpenedImages = {}
-            ahead = encode_ahead(self, requests, opened) if self.fast_decoder is not None else {}
+            parts = [part for request in requests for part in request.parts]
+            ahead = encode_ahead(self, parts, opened) if self.fast_decoder is not None else {}
             jobs = prepare(self, requests, opened)
             for job in jobs:
                 for stage, ms in ahead.items():
@@ -173,7 +176,7 @@ class LocalVLM:
         return Answer(
             text=self.processor.tokenizer.decode(decoded.tokens[at], skip_special_tokens=True).strip(),
             native_tokens=job.native,
-            budget=job.request.budget,
+            budget=job.request.total_budget,
             realised_tokens=job.realised,
             truncated=decoded.truncated[at],
             timings={stage: job.spent.get(stage, 0.0) + spent.get(stage, 0.0) for stage in STAGES},
@@ -181,6 +184,7 @@ class LocalVLM:
             layer_tokens=layer_tokens,
             encoder_tokens=job.encoder_tokens,
             confidence=confidence_of(decoded.logprobs[at]),
+            image_tokens=job.image_tokens,
         )
 
 

@@ -14,7 +14,7 @@ from stakes import models
 from stakes.errors import BadInput, LedgerBreach
 from stakes.gateway.local_server.app import load_served
 from stakes.models import Request
-from stakes.models.identity import identity, native_tokens
+from stakes.models.identity import identity, menu_of, native_tokens
 from stakes.models.local.stock import StockVLM
 from stakes.vision.geometry import count_tokens, families
 from stakes.vision.image.resize import fitted_size
@@ -124,7 +124,9 @@ def test_an_answer_is_that_of_stock_generate_and_its_tokens_are_the_familys(
     (answer,) = model.answer([Request(image, "What is it?")])
     assert answer.text == whole.tokenizer.decode(stock, skip_special_tokens=True).strip()
     assert answer.realised_tokens == answer.native_tokens == count_tokens(model.family, 400, 100)
-    assert answer.realised_tokens == native_tokens(model, 400, 100, "resolution")
+    entries = menu_of(model)
+    most = answer.realised_tokens if entries is None else entries[-1]
+    assert native_tokens(model, 400, 100, "resolution") == most
     assert answer.confidence == pytest.approx(math.exp(sum(logprobs) / len(logprobs)), abs=1e-5)
     assert identity(model)["family"] == model.family
     other = model.answer([Request(picture(400, 100, seed=3), "What is it?")])[0]
@@ -163,9 +165,19 @@ def test_a_family_that_counts_otherwise_is_an_error_with_both_numbers(folders: d
         wrong.answer([Request(picture(64, 64), "What?")])
 
 
-def test_a_type_without_a_family_of_its_own_asks_for_one(folders: dict[str, Path]) -> None:
-    with pytest.raises(BadInput, match=r"is a llava, .* give the family that counts them with --family"):
-        models.load(str(folders["llava"]), device="cpu")
+def test_a_type_without_a_family_of_its_own_is_measured_when_it_loads(folders: dict[str, Path]) -> None:
+    assert models.load(str(folders["llava"]), device="cpu").family == "per_image=576"
+
+
+def test_a_type_whose_tokens_cannot_be_counted_is_refused_by_name(tmp_path: Path) -> None:
+    tf.MllamaConfig().save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match="is a mllama, whose visual tokens cannot be counted: .* cross-attention"):
+        models.load(str(tmp_path), device="cpu")
+
+
+def test_every_refused_type_is_one_that_transformers_loads() -> None:
+    kinds = tf.models.auto.modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    assert {*models.REFUSED} <= {*kinds} - {*models.ARCHITECTURES} - {*models.FAMILIES}
 
 
 def test_every_type_with_a_family_is_known_to_transformers_and_to_the_table() -> None:

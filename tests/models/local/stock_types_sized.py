@@ -32,7 +32,8 @@ def qwen_like(kind: str) -> tuple[Any, Any]:
     """Types whose images go through Qwen2-VL's processor."""
     ids = AT | {"video_token_id": token_id(VIDEO)}
     ids |= {"vision_start_token_id": token_id(START), "vision_end_token_id": token_id(END)}
-    vision = {"depth": 2, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 48}
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 2}
+    vision |= {"intermediate_size": 48}
     if kind in ("qwen3_5", "qwen3_5_moe"):
         text = text_config(head_dim=16, num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])
         text |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2}

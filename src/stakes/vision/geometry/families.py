@@ -127,13 +127,27 @@ def family(name: str) -> Family:
         return known[name]
     if isinstance(name, str) and "=" in name:
         return _described(name)
-    if isinstance(name, str) and Path(name).is_dir():
+    if isinstance(name, str) and name and Path(name).is_dir():
         return replace(_described(described(name)), source=f"the files of {Path(name).name}")
     if isinstance(name, str) and name in plugins.installed(GROUP):
         return _plugin(name)
     near = next((one for one in known if _same_but_for_spelling(str(name), one)), None)
     hint = f"did you mean {near!r}?" if near else f"stakes families lists the known ones, or describe it as {_EXAMPLE}"
     raise UnknownFamily(f"unknown family {name!r}; {hint}")
+
+
+def family_identity(name: str) -> dict[str, str]:
+    """The package and the source of a family that another package offers; empty for every other."""
+    if name in families() or "=" in name or name not in plugins.installed(GROUP):
+        return {}
+    return plugins.identity(name, GROUP)
+
+
+def offered_families() -> dict[str, Family]:
+    """The families of other packages; a name that is shipped, or offered twice, is an error."""
+    for name in plugins.installed(GROUP):
+        plugins.check_clash(name, GROUP, shipped=name in families())
+    return {name: family(name) for name in plugins.installed(GROUP)}
 
 
 def _plugin(name: str) -> Family:

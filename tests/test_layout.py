@@ -62,9 +62,9 @@ LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
 # API 80, a client without a proxy and the decision as an endpoint 430, stable sizes and a mean of one's own 160,
 # limits of memory and small work first 120, menus 230, PDFs 390, a cap for many pages 55, upstreams 125,
 # the paper in one command 1,050, the cells that it left open 280, the shared ledger 700, several processes 450,
-# Envoy 170, plugins 130, seven selectors 230, families 285, other types by stock generate 170, rules of decoding 55
-# and trimming 145.
-MOST_LINES_OF_CODE = 34_990
+# Envoy 170, plugins 130, seven selectors 230, families 285, other types by stock generate 170, rules of decoding 55,
+# trimming 145, several images in a prompt 110, and any type's own numbers and parameters 230.
+MOST_LINES_OF_CODE = 35_330
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

@@ -104,7 +104,7 @@ def test_tokens_that_depend_on_the_question_are_not_shared() -> None:
         alone = [model.answer([request])[0].text for request in requests]
         with forward_passes(model) as passes:
             assert [answer.text for answer in model.answer(requests)] == alone
-        assert [rows for rows, _ in passes] == [4], way
+        assert [rows for rows, _ in passes] == [4], selector
 
 
 def test_a_prompt_with_the_question_before_the_image_is_not_shared() -> None:

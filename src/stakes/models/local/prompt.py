@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,10 +10,11 @@ from torch import Tensor
 
 from stakes.errors import BadInput, LedgerBreach
 from stakes.models.base import DEFAULT_SELECTOR, Request
+from stakes.models.local.attention import attention_rule
 from stakes.models.local.image_cache import Encoded, OpenedImages, chunks_by_area, drop_pixels, open_all, open_once
 from stakes.models.local.prefix import selection_key
 from stakes.models.local.resources import Clock, explain_out_of_memory, image_that_fits
-from stakes.vision.deletion.exact import PromptTensors, Selection, upload, zero_mask
+from stakes.vision.deletion.exact import PromptTensors, Selection, splice, upload, zero_mask
 from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene, Selector, check_budget
 from stakes.vision.selectors.layers import LayerSelector
@@ -31,6 +31,7 @@ class Job:
 
     ``ids``: [T] of the unpruned prompt, on the host. ``inside``: the selector that drops inside the language model.
     ``prefix``: equal where prompts are equal up to their last visual token; None: not shared. ``spent``: ms by stage.
+    ``markers``: tokens that count for the image beside its features, and stay; among ``native`` and ``realised``.
     """
 
     request: Request
@@ -41,22 +42,28 @@ class Job:
     realised: int
     prefix: Hashable
     spent: dict[str, float]
+    markers: int = 0
     prompt: PromptTensors = field(init=False)
+
+    @property
+    def feature_budget(self) -> int | None:
+        """The budget without the markers: how many features it pays for."""
+        return None if self.request.budget is None else self.request.budget - self.markers
 
 
 @dataclass
 class Draft:
-    """A job whose prompt is not built yet: N image tokens from column ``at`` on, of which ``selection`` keeps some."""
+    """A job whose prompt is not built yet: ``visual`` [T] bool, the columns of N features; ``selection`` keeps some."""
 
     job: Job
-    at: int
+    visual: Tensor
     encoded: Encoded
     selection: Selection | None
 
     @property
     def text(self) -> Tensor:
-        """[T - N] ids of the words around the image."""
-        return torch.cat((self.job.ids[: self.at], self.job.ids[self.at + len(self.encoded.features) :]))
+        """[T - N] ids of the words around the features, markers included."""
+        return self.job.ids[~self.visual]
 
     @property
     def indices(self) -> Tensor:
@@ -143,20 +150,25 @@ def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
         fitted, image, key, _ = open_once(request, vlm.family, opened)
     selector = _selector(request)
     encoded = _encode_once(vlm, image, key, selector, clock)
-    count = len(encoded.features)
-    if fitted is not None and count != fitted.tokens:
-        raise LedgerBreach(f"an image fitted to {fitted.tokens} tokens at {image.size} took {count} in {vlm.family}")
+    count, markers = len(encoded.features), encoded.markers
+    if fitted is not None and count + markers != fitted.tokens:
+        raise LedgerBreach(
+            f"an image fitted to {fitted.tokens} tokens at {image.size} took {count + markers} in {vlm.family}"
+        )
     with clock("host", wait=False):
-        ids = vlm.processor.ids(request.question, count)
-        before = tuple(takewhile(lambda one: one != vlm.processor.image_token_id, ids.tolist()))
+        ids = vlm.ids(request.question, encoded)
+        visual = ids == vlm.processor.image_token_id
+        before = tuple(ids[: int(visual.int().argmax())].tolist())
+    if int(visual.sum()) != count:
+        raise LedgerBreach(f"a prompt has {int(visual.sum())} image tokens for {count} features; give another question")
     inside = selection = None
     realised = count
     kept: Hashable = "all"
     if selector is not None and request.budget is not None:
-        check_budget(request.budget, count)
+        budget = _feature_budget(request.budget, count, markers)
         _check_usable(vlm, selector, request)
         if isinstance(selector, LayerSelector):
-            inside, realised = selector, selector.left(count, request.budget, vlm.depth)
+            inside, realised = selector, selector.left(count, budget, vlm.depth)
         else:
             scene = Scene(
                 features=encoded.features,
@@ -167,14 +179,26 @@ def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
                 rankings=encoded.rankings,
             )
             with clock("selector", wait=selector not in encoded.rankings):
-                selection = selector.select(scene, request.budget)
+                selection = selector.select(scene, budget)
             if selection.merge is not None and request.mechanism == "zero-mask":
                 raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
             kept, realised = (request.mechanism, selection_key(selector, selection)), len(selection.indices)
-    native = count if fitted is None else fitted.native
-    prefix = None if inside is not None or vlm.has_sliding_window else (key, before, kept)
-    job = Job(request, ids, native, count, inside, realised, prefix, clock.spent)
-    return Draft(job, len(before), encoded, selection)
+    native = count + markers if fitted is None else fitted.native
+    shared = inside is None and not vlm.has_sliding_window and attention_rule(vlm.model) is None
+    prefix = (key, before, kept) if shared else None
+    job = Job(request, ids, native, count + markers, inside, realised + markers, prefix, clock.spent, markers)
+    return Draft(job, visual, encoded, selection)
+
+
+def _feature_budget(budget: int, count: int, markers: int) -> int:
+    """The features that a budget pays for, beside the markers, which stay."""
+    check_budget(budget, count + markers)
+    if budget <= markers:
+        raise LedgerBreach(
+            f"a budget of {budget} visual tokens holds none of this image's features: its {markers} markers count and "
+            f"stay; give at least {markers + 1}"
+        )
+    return budget - markers
 
 
 def _selector(request: Request) -> Any:
@@ -199,10 +223,13 @@ def _encode_once(vlm: "LocalVLM", image: Any, key: tuple[Any, ...], selector: An
 
 
 def _check_usable(vlm: "LocalVLM", selector: Any, request: Request) -> None:
-    if vlm.has_sliding_window:
+    if vlm.has_sliding_window and attention_rule(vlm.model) is None:
         raise BadInput(
-            "this checkpoint uses sliding-window attention, where deleting a token moves the window; use resolution"
+            "this checkpoint uses sliding-window attention with M-RoPE, whose positions do not count the columns of a "
+            "window, so deleting a token would move the window; use resolution"
         )
+    if isinstance(selector, LayerSelector) and vlm.refuses_in_model is not None:
+        raise BadInput(f"selector {selector.name!r} drops inside the model, and {vlm.refuses_in_model}; take another")
     if isinstance(selector, LayerSelector) and request.mechanism != "deletion":
         raise BadInput(f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it")
     if selector.merges and request.mechanism == "zero-mask":
@@ -232,8 +259,7 @@ def _build_prompts(vlm: "LocalVLM", drafts: Sequence[Draft]) -> None:
 
 def _prompt(vlm: "LocalVLM", draft: Draft, words: Tensor, indices: Tensor, on_device: Tensor) -> PromptTensors:
     """A prompt of its [T - N, D] words and the [k] image tokens that stay, as ``delete`` would leave the whole one."""
-    at, count, ids = draft.at, len(draft.encoded.features), draft.job.ids
-    selection = draft.selection
+    count, selection = len(draft.encoded.features), draft.selection
     whole = len(indices) == count and (selection is None or selection.merge is None)
 
     def shown(values: Tensor) -> Tensor:
@@ -242,12 +268,14 @@ def _prompt(vlm: "LocalVLM", draft: Draft, words: Tensor, indices: Tensor, on_de
         return values[on_device] if selection is None or selection.merge is None else selection.apply(values)
 
     features = shown(draft.encoded.features.to(words.dtype))
-    positions = vlm.positions(ids, draft.encoded)  # on the host: on a GPU this would synchronize a dozen times
-    columns = torch.cat((torch.arange(at), at + indices, torch.arange(at + count, len(ids))))
+    positions = vlm.positions(draft.job.ids, draft.encoded)  # on the host: a GPU would synchronize a dozen times
+    stays = ~draft.visual
+    stays[draft.visual.nonzero()[:, 0][indices]] = True
+    visual = draft.visual[stays]
     return PromptTensors(
-        embeds=torch.cat((words[:at], features, words[at:])),
-        positions=positions[:, columns],
-        visual=torch.arange(at, at + len(indices)),
+        embeds=splice(words, features, visual),
+        positions=positions[:, stays],
+        visual=visual.nonzero()[:, 0],
         next_position=int(positions.max()) + 1,
         deepstack=tuple(shown(level) for level in draft.encoded.deepstack),
     )
@@ -255,6 +283,6 @@ def _prompt(vlm: "LocalVLM", draft: Draft, words: Tensor, indices: Tensor, on_de
 
 def _check_deletion(draft: Draft, prompt: PromptTensors) -> None:
     deleted = len(draft.encoded.features) - prompt.tokens
-    budget = draft.job.request.budget
+    budget = draft.job.feature_budget
     if prompt.tokens != budget or len(draft.job.ids) - len(prompt.embeds) != deleted:
         raise LedgerBreach(f"deletion left {prompt.tokens} visual tokens for a budget of {budget}")

@@ -103,7 +103,7 @@ def prompt_that_fits(model: Any, batch: Batch) -> str:
 
     def attempt(budget: int) -> None:
         embeds = batch.embeds.new_zeros(size, length - images + budget + model.max_new_tokens, width)
-        model.model.model.language_model(inputs_embeds=embeds, use_cache=True)
+        model.model.get_decoder()(inputs_embeds=embeds, use_cache=True)
 
     budget = largest_that_fits(images - 1, attempt)
     if budget == 0:

@@ -58,6 +58,10 @@ class LocalVLM:
         """Several images, in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
         return [self.encode(image, exact=one, attention=False) for image, one in zip(images, exact, strict=True)]
 
+    def ids(self, question: str, encoded: Encoded) -> Tensor:
+        """[T] ids of the unpruned prompt, the image token at the column of each feature."""
+        return self.processor.ids(question, len(encoded.features))
+
     def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
         """[T] ids -> [P, T] positions of the unpruned prompt."""
         raise NotImplementedError
@@ -79,12 +83,17 @@ class LocalVLM:
     @property
     def depth(self) -> int:
         """Decoder layers of the language model."""
-        return len(self.model.model.language_model.layers)
+        return len(self.model.get_decoder().layers)
+
+    @property
+    def refuses_in_model(self) -> str | None:
+        """Why no selector can drop tokens inside the decoder; None where it can."""
+        return None
 
     @property
     def has_sliding_window(self) -> bool:
         """Whether some layers use sliding-window attention."""
-        return has_sliding_window(self.model.model.language_model.config)
+        return has_sliding_window(self.model.get_decoder().config)
 
     def reset_fast_path(self) -> None:
         """Free what the GPU engine holds; the next answer builds it again, on the device where the model is then."""
@@ -146,7 +155,7 @@ class LocalVLM:
         inside = jobs[0].inside
         hooks: Any = nullcontext()
         if inside is not None:
-            hooks = dropping(self.model.model.language_model, batch, inside, [job.request.budget for job in jobs])
+            hooks = dropping(self.model.get_decoder(), batch, inside, [job.feature_budget for job in jobs])
         doing = f"reading {len(jobs)} prompts of up to {batch.embeds.shape[1]} tokens"
         ids, decoder = [job.ids for job in jobs], self.fast_decoder
         with (
@@ -159,12 +168,12 @@ class LocalVLM:
             else:
                 decoded = greedy(self.model, batch, ids, options)
         if drops is None:
-            averages = [float(job.prompt.tokens) for job in jobs]
+            averages = [float(job.prompt.tokens + job.markers) for job in jobs]
         else:
             for job, counts in zip(jobs, drops.counts, strict=True):
-                if counts[-1] != job.realised:
+                if counts[-1] + job.markers != job.realised:
                     raise LedgerBreach(f"{counts[-1]} visual tokens left the last drop for a budget of {job.realised}")
-            averages = [sum(counts) / len(counts) for counts in drops.counts]
+            averages = [job.markers + sum(counts) / len(counts) for job, counts in zip(jobs, drops.counts, strict=True)]
             clock.spent["selector"] += drops.selector_ms
             clock.spent["prefill"] -= drops.selector_ms
         return decoded, averages, {stage: ms / len(jobs) for stage, ms in clock.spent.items()}
@@ -177,7 +186,7 @@ class LocalVLM:
             realised_tokens=job.realised,
             truncated=decoded.truncated[at],
             timings={stage: job.spent.get(stage, 0.0) + spent.get(stage, 0.0) for stage in STAGES},
-            input_tokens=job.prompt.tokens,
+            input_tokens=job.prompt.tokens + job.markers,
             layer_tokens=layer_tokens,
             encoder_tokens=job.encoder_tokens,
             confidence=confidence_of(decoded.logprobs[at]),

@@ -1,0 +1,118 @@
+"""Families that run by their own processor: keeping all equals stock ``generate``, deletion equals masking."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from tests.models.tiny import picture, tf, token_id
+from tests.models.tiny_spliced import SPLICED, spliced
+from torch import Tensor
+
+from stakes.models import Request
+from stakes.models.local.generate import Decoded, DecodeOptions, greedy
+from stakes.models.local.resources import Clock
+from stakes.vision.deletion.exact import PromptTensors, pack
+from stakes.vision.selectors import make
+from stakes.vision.selectors.base import Scene
+
+# GLM-4V's own processor makes an array of a tensor.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+SIZES = [(60, 40), (30, 90), (64, 64)]
+QUESTIONS = ["What is it?", "How much is the total on this page?", "Who?"]
+
+
+def stock_inputs(model: Any, count: int) -> dict[str, Any]:
+    """What a user of transformers would pass to ``generate``, left-padded."""
+    whole = model.processor.whole
+    conversations = [
+        [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": f"{question} Answer briefly."}]}]
+        for question in QUESTIONS[:count]
+    ]
+    render = partial(tf.ProcessorMixin.apply_chat_template, whole, add_generation_prompt=True, tokenize=False)
+    texts = [render(one) for one in conversations]
+    images = [[picture(*size, seed=i)] for i, size in enumerate(SIZES[:count])]
+    return dict(whole(images=images, text=texts, return_tensors="pt", padding=True))
+
+
+def decode(model: Any, prompts: list[PromptTensors], ids: list[Tensor]) -> Decoded:
+    options = DecodeOptions(8, Clock(model.device), keep_logits=True)
+    return greedy(model.model, pack(prompts), ids, options)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("kind", SPLICED)
+@torch.inference_mode()
+def test_keep_all_equals_stock_generate(kind: str, attention: str, count: int) -> None:
+    model = spliced(kind, attention)
+    inputs = stock_inputs(model, count)
+    stock = model.model.generate(
+        **inputs, max_new_tokens=8, do_sample=False, output_logits=True, return_dict_in_generate=True
+    )
+    jobs = [model.prepare(Request(picture(*SIZES[i], seed=i), QUESTIONS[i])) for i in range(count)]
+    for job, row, mask in zip(jobs, inputs["input_ids"], inputs["attention_mask"], strict=True):
+        assert job.ids.tolist() == row[mask.bool()].tolist()
+    ours = decode(model, [job.prompt for job in jobs], [job.ids for job in jobs])
+    end = token_id("<|im_end|>")
+    rows = stock.sequences[:, inputs["input_ids"].shape[1] :].tolist()
+    tokens = [row[: row.index(end)] if end in row else row for row in rows]
+    assert ours.tokens == tokens
+    assert len({tuple(row.tolist()) for row in ours.logits[0]}) == count, "equal rows would prove nothing"
+    for step, theirs in enumerate(stock.logits):
+        alive = [row for row in range(count) if len(tokens[row]) >= step]
+        torch.testing.assert_close(ours.logits[step][alive], theirs[alive], atol=2e-5, rtol=1e-5)
+
+
+def masked_logits(model: Any, image: Any, job: Any, hidden: Tensor, tokens: list[int]) -> Tensor:
+    """[steps, V] by the stock model in one pass: the whole prompt, with the hidden columns masked in every layer."""
+    ids = torch.cat((job.ids, torch.tensor(tokens, dtype=torch.long)))[None]
+    visual = (ids == model.processor.image_token_id).long()
+    mask = torch.ones_like(ids)
+    mask[0, visual[0].nonzero()[:, 0][hidden]] = 0
+    prompt = job.prompt
+    later = (prompt.next_position + torch.arange(len(tokens))).expand(len(prompt.positions), -1)
+    positions = torch.cat((prompt.positions, later), 1)[:, None]
+    kinds = {"gemma3": {"token_type_ids": visual}, "glm4v": {"mm_token_type_ids": visual}}
+    pixels, _ = model.processor.read(image)
+    out = model.model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions if len(positions) > 1 else positions[0],
+        use_cache=False,
+        **pixels,
+        **kinds.get(model.model.config.model_type, {}),
+    )
+    logits: Tensor = out.logits[0, len(job.ids) - 1 :]
+    return logits
+
+
+BUDGETS = [4, 5, 3]  # features
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("kind", SPLICED)
+@torch.inference_mode()
+def test_deletion_equals_masking(kind: str, attention: str, count: int) -> None:
+    model = spliced(kind, attention)
+    images = [picture(*size, seed=i) for i, size in enumerate(SIZES[:count])]
+    whole = [model.prepare(Request(image, question)) for image, question in zip(images, QUESTIONS, strict=False)]
+    jobs, dropped = [], []
+    for i, (image, job) in enumerate(zip(images, whole, strict=True)):
+        keep = make("redundancy").select(Scene(job.prompt.embeds[job.prompt.visual]), BUDGETS[i]).indices
+        dropped.append([n for n in range(job.prompt.tokens) if n not in set(keep.tolist())])
+        jobs.append(model.prepare(Request(image, QUESTIONS[i], BUDGETS[i] + job.markers, "deletion", "redundancy")))
+        assert jobs[i].prompt.tokens == BUDGETS[i]
+        assert len(job.prompt.embeds) - len(jobs[i].prompt.embeds) == len(dropped[i]) > 0
+        assert jobs[i].prompt.next_position == job.prompt.next_position
+    ours = decode(model, [job.prompt for job in jobs], [job.ids for job in jobs])
+    kept = decode(model, [job.prompt for job in whole], [job.ids for job in whole])
+    assert float((kept.logits[0] - ours.logits[0]).abs().max()) > 0.01, "what is deleted must matter"
+    for row, job in enumerate(whole):
+        reference = masked_logits(model, images[row], job, torch.tensor(dropped[row]), ours.tokens[row])
+        mine = torch.stack([step[row] for step in ours.logits])[: len(ours.tokens[row]) + 1]
+        torch.testing.assert_close(mine, reference[: len(mine)], atol=2e-5, rtol=1e-5)
+        assert len(mine) >= 2, "one step proves nothing about the positions of decoding"

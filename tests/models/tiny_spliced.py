@@ -1,8 +1,11 @@
-"""Tiny randomly initialized models of the families that ``SplicedVLM`` runs, with the real processors, built in code."""
+"""Tiny randomly initialized models of the families that ``SplicedVLM`` runs, with their own processors."""
 
 from __future__ import annotations
 
+import inspect
+import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -134,6 +137,25 @@ def spliced(kind: str, attention: str = "sdpa", **settings: Any) -> Any:
                 torch.nn.init.normal_(parameter, std=0.25)
             elif name.endswith("bias"):
                 torch.nn.init.normal_(parameter, std=0.2)
+        never = [token_id("<|im_end|>"), made.image_token_id]  # so that answers have all their steps
+        model.lm_head.weight[never] = 0
     model.generation_config.eos_token_id = token_id("<|im_end|>")
     model.generation_config.pad_token_id = token_id("<pad>")
     return SplicedVLM(model, WholeProcessor(processor, made.image_token_id), SPLICED[kind], max_new_tokens=8)
+
+
+def save_spliced(kind: str, folder: Path) -> Path:
+    """A checkpoint as the hub has them."""
+    model = spliced(kind)
+    whole = model.processor.whole
+    model.model.save_pretrained(folder)
+    whole.tokenizer.save_pretrained(folder)
+    whole.image_processor.save_pretrained(folder)
+    (folder / "chat_template.jinja").write_text(whole.chat_template, encoding="utf-8")
+    names = ("patch_size", "spatial_merge_size", "vision_feature_select_strategy", "num_additional_image_tokens")
+    names += ("image_token", "image_seq_length", "image_seq_len", "image_break_token", "image_end_token")
+    known = inspect.signature(type(whole).__init__).parameters
+    stated = {name: getattr(whole, name) for name in names if name in known}
+    stated["processor_class"] = type(whole).__name__.replace("PixtralImages", "PixtralProcessor")
+    (folder / "processor_config.json").write_text(json.dumps(stated), encoding="utf-8")
+    return folder

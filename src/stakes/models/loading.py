@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
-from stakes.models import ARCHITECTURES, FAMILIES, LOADERS, load, named_object
+from stakes.models import ARCHITECTURES, FAMILIES, LOADERS, SPLICED, load, named_object
 from stakes.models.base import MAX_NEW_TOKENS
 from stakes.models.embedded import SHIPPED
 from stakes.vision.geometry import family as named_family
@@ -42,7 +42,9 @@ def load_local(
             "a model on this machine needs torch and transformers; run: pip install 'stakes[local]'"
         ) from error
     from stakes.models.local.processor import load_processor
+    from stakes.models.local.spliced import SplicedVLM, why_not_deletable
     from stakes.models.local.stock import StockVLM, load_stock_processor
+    from stakes.models.local.whole_processor import load_whole_processor
 
     if max_new_tokens is not None and max_new_tokens < 1:
         raise BadInput(f"an answer is at least one token long, not {max_new_tokens}")
@@ -60,20 +62,26 @@ def load_local(
     except (OSError, ValueError) as error:
         raise BadInput(f"no model at {name!r}: {_why(error)}") from error
     own_family = _family(name, config, family)
+    spliced = config.model_type in SPLICED and why_not_deletable(config) is None
     try:
         with _quietly():
             model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=kind)
             if config.model_type in ARCHITECTURES:
                 processor: Any = load_processor(name, config.image_token_id)
+            elif spliced:
+                processor = load_whole_processor(name, config)
             else:
                 processor = load_stock_processor(name, config.model_type)
         model = model.to(target).eval()
+    except BadInput:
+        raise
     except (OSError, ValueError) as error:
         raise BadInput(f"{name!r} cannot be loaded: {_why(error)}") from error
     if max_new_tokens is None:  # the embedded readers generate characters and need more tokens than a real VLM
         max_new_tokens = model.generation_config.max_new_tokens or MAX_NEW_TOKENS
-    deletes = config.model_type in ARCHITECTURES
-    architecture: Any = named_object(ARCHITECTURES[config.model_type][0]) if deletes else StockVLM
+    architecture: Any = SplicedVLM if spliced else StockVLM
+    if config.model_type in ARCHITECTURES:
+        architecture = named_object(ARCHITECTURES[config.model_type][0])
     vlm: LocalVLM | StockVLM = architecture(
         model=model, processor=processor, family=own_family, max_new_tokens=max_new_tokens
     )

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from stakes.errors import BadInput, LedgerBreach
 from stakes.models.fast.decoder import FastDecoder
-from stakes.models.local.image_cache import Encoded
 from stakes.models.local.attention import attention_rule
+from stakes.models.local.image_cache import Encoded
 from stakes.models.local.vlm import LocalVLM
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
@@ -36,7 +36,19 @@ from stakes.vision.geometry.patches import EdgePatches
 from stakes.vision.geometry.tiles import SplitTiles
 
 # Decoders whose attention in-model selectors can compute again (``vision.selectors.attention``).
+ATTENTION = {"full_attention", "sliding_attention"}
 READABLE_DECODERS = {"llama", "mistral", "qwen2", "qwen3"}
+
+
+def why_not_deletable(config: Any) -> str | None:
+    """Why no token can leave the decoder of a configuration without a trace; None where it can."""
+    kinds = sorted({*(getattr(config.get_text_config(), "layer_types", None) or ())} - ATTENTION)
+    if not kinds:
+        return None
+    return (
+        f"has layers of {', '.join(kinds)}, which carry a state from token to token: there a token that leaves also "
+        "changes the steps between those that stay, and no mask does the same"
+    )
 
 
 @dataclass
@@ -49,8 +61,8 @@ class SplicedVLM(LocalVLM):
         """Features in the order of the prompt."""
         if attention:
             raise BadInput(
-                f"this selector reads the attention of the encoder, which is not read from a {self._kind}; take another "
-                "one, such as redundancy"
+                f"this selector reads the attention of the encoder, which is not read from a "
+                f"{self.model.config.model_type}; take another one, such as redundancy"
             )
         inputs, text = self.processor.read(image.convert("RGB"))
         visual = {
@@ -79,6 +91,13 @@ class SplicedVLM(LocalVLM):
         positions, _ = self.model.model.get_rope_index(ids[None], mm_token_type_ids=kinds, image_grid_thw=grid)
         return torch.as_tensor(positions[:, 0])
 
+    def native_tokens(self, width: int, height: int, mechanism: str) -> int:
+        """Tokens of an image of this size with no budget; by deletion within the bounds of the checkpoint."""
+        images = self.processor.images
+        if mechanism == "resolution" or named_family(self.family).factor is None:
+            return count_tokens(self.family, width, height)
+        return int(images.get_number_of_image_patches(height, width, {})) // int(images.merge_size) ** 2
+
     @property
     def fast_decoder(self) -> FastDecoder | None:  # type: ignore[override]
         """None: the GPU engine is not tested with these families, so they run by their stock layers."""
@@ -93,10 +112,6 @@ class SplicedVLM(LocalVLM):
         if attention_rule(self.model) is not None:
             return "its layers have sliding windows, whose masks are not made shorter layer by layer"
         return None
-
-    @property
-    def _kind(self) -> str:
-        return str(self.model.config.model_type)
 
     def _markers(self, image: Any, text: str) -> int:
         """Tokens of the image's text that the family's formula counts beside the features."""

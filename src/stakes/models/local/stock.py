@@ -20,6 +20,7 @@ from stakes.models.identity import ModelName
 from stakes.models.local.generate import cut_at_end, end_ids, token_logprobs
 from stakes.models.local.image_cache import OpenedImage, OpenedImages, open_once
 from stakes.models.local.resources import STAGES, Clock
+from stakes.models.local.spliced import why_not_deletable
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.patches import EdgePatches
@@ -114,9 +115,10 @@ class StockVLM:
 
     def _check_mechanism(self, mechanism: str) -> None:
         if mechanism != "resolution":
+            kind, why = self.model.config.model_type, why_not_deletable(self.model.config)
             raise BadInput(
-                f"a {self.model.config.model_type} is run by stock generate, which keeps every visual token, so "
-                f"{mechanism} is not possible; give mechanism='resolution' (--mechanism resolution)"
+                f"a {kind} {why or 'is run by stock generate, which keeps every visual token'}, so {mechanism} is not "
+                "possible; give mechanism='resolution' (--mechanism resolution)"
             )
 
     def _answer(self, request: Request, opened: OpenedImages) -> Answer:

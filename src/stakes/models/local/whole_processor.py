@@ -114,12 +114,14 @@ def load_whole_processor(source: str, config: Any) -> WholeProcessor:
         try:
             whole: Any = AutoProcessor.from_pretrained(source, backend="pil")  # type: ignore[no-untyped-call]
         except (ImportError, OSError, ValueError) as error:
-            if "torchvision" not in str(error).lower():
+            if not any(word in str(error).lower() for word in ("torchvision", "video processor")):
                 raise
             kind = PixtralImages if config.vision_config.model_type == "pixtral" else _without_videos(config)
             whole = kind.from_pretrained(source, backend="pil")
     except ImportError as error:
         raise BadInput(f"{source!r} is a {config.model_type}, whose processor cannot be built: {error}") from error
+    if not hasattr(whole, "image_processor"):
+        raise BadInput(f"{source!r} is a {config.model_type}, whose folder names no processor for images")
     if not isinstance(getattr(whole, "chat_template", None), str):
         raise BadInput(f"{source!r} has no chat template, so no prompt can be built for it; add a chat_template.jinja")
     return WholeProcessor(whole, config.image_token_id)

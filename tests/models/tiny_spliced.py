@@ -26,6 +26,11 @@ SPLICED = {
     "mistral3": "like=mistral3,longest_edge=70,patch=14",
     "glm4v": "like=glm-4.1v,min_pixels=3136,max_pixels=39200",
 }
+# The same with sliding windows that are shorter than a prompt: in all layers, and in some.
+WINDOWS: dict[str, dict[str, Any]] = {
+    "mistral3": {"sliding_window": 24},
+    "internvl": {"sliding_window": 24, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+}
 TEMPLATE = QWEN.replace("<|vision_start|>", "").replace("<|vision_end|>", "")
 IMAGE = "<|image_pad|>"
 MARKS = ("<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>", "[IMG_BREAK]", "[IMG_END]")
@@ -124,10 +129,14 @@ def parts(kind: str) -> tuple[Any, Any]:
 
 
 @cache
-def spliced(kind: str, attention: str = "sdpa", **settings: Any) -> Any:
-    """One model of each type and attention implementation, with the same weights every time."""
+def spliced(kind: str, attention: str = "sdpa") -> Any:
+    """One model of each type and attention implementation, with the same weights every time.
+
+    "mistral3+windows" is a mistral3 with the settings of ``WINDOWS``.
+    """
+    kind, _, windows = kind.partition("+")
     made, processor = parts(kind)
-    for name, value in settings.items():
+    for name, value in (WINDOWS[kind] if windows else {}).items():
         setattr(made.get_text_config(), name, value)
     torch.manual_seed(1)
     with torch.inference_mode(False), torch.no_grad():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.models.tiny import picture, tf
-from tests.models.tiny_spliced import SPLICED, spliced
+from tests.models.tiny_spliced import SPLICED, WINDOWS, spliced
 from torch import Tensor
 
 from stakes.models import Request
@@ -20,6 +20,7 @@ from stakes.vision.selectors.base import Scene
 
 # GLM-4V's own processor makes an array of a tensor.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+KINDS = [*SPLICED, *(f"{kind}+windows" for kind in WINDOWS)]
 SIZES = [(60, 40), (30, 90), (64, 64)]
 QUESTIONS = ["What is it?", "How much is the total on this page?", "Who?"]
 
@@ -44,7 +45,7 @@ def decode(model: Any, prompts: list[PromptTensors], ids: list[Tensor]) -> Decod
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("kind", SPLICED)
+@pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
 def test_keep_all_equals_stock_generate(kind: str, attention: str, count: int) -> None:
     model = spliced(kind, attention)
@@ -90,7 +91,7 @@ BUDGETS = [4, 5, 3]  # features
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("kind", SPLICED)
+@pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
 def test_deletion_equals_masking(kind: str, attention: str, count: int) -> None:
     model = spliced(kind, attention)

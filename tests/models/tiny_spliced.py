@@ -162,7 +162,7 @@ def save_spliced(kind: str, folder: Path) -> Path:
     whole.image_processor.save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(whole.chat_template, encoding="utf-8")
     names = ("patch_size", "spatial_merge_size", "vision_feature_select_strategy", "num_additional_image_tokens")
-    names += ("image_token", "image_seq_length", "image_seq_len", "image_break_token", "image_end_token")
+    names += ("image_token", "image_seq_length", "image_seq_len")
     known = inspect.signature(type(whole).__init__).parameters
     stated = {name: getattr(whole, name) for name in names if name in known}
     stated["processor_class"] = type(whole).__name__.replace("PixtralImages", "PixtralProcessor")

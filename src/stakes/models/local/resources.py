@@ -12,6 +12,7 @@ import torch
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.deletion.exact import Batch
+from stakes.vision.geometry import family as named_family
 from stakes.vision.image.resize import fit
 
 STAGES = ("encoder", "selector", "prefill", "decode", "host")
@@ -84,6 +85,8 @@ def largest_that_fits(limit: int, attempt: Callable[[int], object]) -> int:
 
 def image_that_fits(model: Any, image: Any) -> str:
     """A budget by resolution at which the model's encoder can take a PIL image, as half a sentence."""
+    if (refusal := named_family(model.family).refusal) is not None:
+        return f"free some memory ({refusal})"
 
     def attempt(budget: int) -> None:
         with suppress(InfeasibleBudget):  # too small for this family, whatever the memory

@@ -6,6 +6,7 @@ Questions on the same visual tokens share more: those tokens are read once for a
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from stakes.vision.deletion.inside_layers import dropping
 
 
 @dataclass
-class LocalVLM:
+class LocalVLM(ABC):
     """A transformers model, its processor, and its cache of encoded images.
 
     ``batch_size``: prompts read at once. ``decode_size``: answers generated at once, where they share a prefix.
@@ -50,9 +51,9 @@ class LocalVLM:
     named: ModelName | None = None
     _lock: Any = field(default_factory=threading.RLock, repr=False)
 
+    @abstractmethod
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
         """The merged features of a PIL image; ``exact``: at its own size, which is a fitted one."""
-        raise NotImplementedError
 
     def encode_many(self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()) -> list[Encoded]:  # noqa: ARG002
         """Several images, in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
@@ -62,9 +63,9 @@ class LocalVLM:
         """[T] ids of the unpruned prompt, the image token at the column of each feature."""
         return self.processor.ids(question, len(encoded.features))
 
+    @abstractmethod
     def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
         """[T] ids -> [P, T] positions of the unpruned prompt."""
-        raise NotImplementedError
 
     @cached_property
     def fast_decoder(self) -> FastDecoder | None:

@@ -79,6 +79,8 @@ class WholeProcessor:
 class PixtralImages(ProcessorMixin):  # type: ignore[no-untyped-call]
     """Pixtral's processor: an image is rows of patches, a break after each and an end after the last."""
 
+    image_break_token, image_end_token = "[IMG_BREAK]", "[IMG_END]"
+
     def __init__(
         self,
         image_processor: Any = None,
@@ -87,13 +89,10 @@ class PixtralImages(ProcessorMixin):  # type: ignore[no-untyped-call]
         spatial_merge_size: int = 1,
         chat_template: str | None = None,
         image_token: str = "[IMG]",
-        image_break_token: str = "[IMG_BREAK]",
-        image_end_token: str = "[IMG_END]",
     ):
         super().__init__(image_processor, tokenizer, chat_template=chat_template)  # type: ignore[no-untyped-call]
         self.patch_size, self.spatial_merge_size = patch_size, spatial_merge_size
-        self.image_token, self.image_break_token, self.image_end_token = image_token, image_break_token, image_end_token
-        self.image_token_id = tokenizer.convert_tokens_to_ids(image_token)
+        self.image_token, self.image_token_id = image_token, tokenizer.convert_tokens_to_ids(image_token)
 
     def _process_images(self, images: Any, **kwargs: Any) -> Any:
         side = self.patch_size * self.spatial_merge_size

@@ -5,11 +5,11 @@
     prompt  -> the chat template, with that text in place of the placeholder, as token ids
             -> the features at the N columns of the image token, less those that a selector drops
 
-A visual token is a column of the image
-token: it holds one row of features. What else a processor writes around them is text and stays:
+A visual token is a column of the image token: it holds one row of features. What else a processor writes around them
+is text and stays:
 
-- llava (1.5, and Pixtral's encoder), mistral3: a break after each row of patches, an end after the last.
-- llava_next: a newline embedding after each row of tiles. It is among the features, so it can be deleted as well.
+- llava 1.5: nothing. With Pixtral's encoder, and mistral3: a break after each row of patches, an end after the last.
+- llava_next: nothing. The newline after each row of tiles is among the features, so it can be deleted as well.
 - internvl: a start and an end around all tiles.
 - gemma3: newlines, a start and an end. Image tokens of one view see each other in both directions (``attention``).
 - idefics3, smolvlm: a marker of row and column before each tile, newlines after rows of tiles.
@@ -35,9 +35,8 @@ from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.patches import EdgePatches
 from stakes.vision.geometry.tiles import SplitTiles
 
-# Decoders whose attention in-model selectors can compute again (``vision.selectors.attention``).
-ATTENTION = {"full_attention", "sliding_attention"}
-READABLE_DECODERS = {"llama", "mistral", "qwen2", "qwen3"}
+ATTENTION = {"full_attention", "sliding_attention"}  # layers in which a deleted token is as good as masked
+READABLE_DECODERS = {"llama", "mistral", "qwen2", "qwen3"}  # whose attention in-model selectors compute again
 
 
 def why_not_deletable(config: Any) -> str | None:
@@ -45,6 +44,8 @@ def why_not_deletable(config: Any) -> str | None:
     kinds = sorted({*(getattr(config.get_text_config(), "layer_types", None) or ())} - ATTENTION)
     if not kinds:
         return None
+    if any("attention" in kind and kind != "linear_attention" for kind in kinds):
+        return f"has layers of {', '.join(kinds)}, whose masks are not known here"
     return (
         f"has layers of {', '.join(kinds)}, which carry a state from token to token: there a token that leaves also "
         "changes the steps between those that stay, and no mask does the same"

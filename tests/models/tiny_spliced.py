@@ -33,8 +33,15 @@ WINDOWS: dict[str, dict[str, Any]] = {
 }
 TEMPLATE = QWEN.replace("<|vision_start|>", "").replace("<|vision_end|>", "")
 IMAGE = "<|image_pad|>"
-MARKS = ("<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>", "[IMG_BREAK]", "[IMG_END]")
-MARKS += tuple(f"<row_{i}_col_{j}>" for i in range(1, 7) for j in range(1, 7))
+MARKS: list[str] = [
+    "<image>",
+    "<fake_token_around_image>",
+    "<end_of_utterance>",
+    "<global-img>",
+    "[IMG_BREAK]",
+    "[IMG_END]",
+]
+MARKS += [f"<row_{i}_col_{j}>" for i in range(1, 7) for j in range(1, 7)]
 VISION: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
@@ -51,7 +58,7 @@ def words() -> Any:
         padding_side="left",
         extra_special_tokens=names,
     )
-    made.add_special_tokens({"additional_special_tokens": list(MARKS)})
+    made.add_special_tokens({"additional_special_tokens": MARKS})
     return made
 
 
@@ -74,7 +81,8 @@ def parts(kind: str) -> tuple[Any, Any]:
         size: dict[str, Any] = {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}}
         vision = VISION | {"model_type": "clip_vision_model", "image_size": 28, "patch_size": 7}
         both = {"text_config": llama, "vision_config": vision, **at}
-        more = {"patch_size": 7, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+        more: dict[str, Any] = {"patch_size": 7}
+        more |= {"vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
         more |= {"tokenizer": words(), "chat_template": TEMPLATE, "image_token": IMAGE}
         if kind == "llava":
             return tf.LlavaConfig(**both), tf.LlavaProcessor(tf.CLIPImageProcessorPil(**size), **more)
@@ -161,8 +169,8 @@ def save_spliced(kind: str, folder: Path) -> Path:
     whole.tokenizer.save_pretrained(folder)
     whole.image_processor.save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(whole.chat_template, encoding="utf-8")
-    names = ("patch_size", "spatial_merge_size", "vision_feature_select_strategy", "num_additional_image_tokens")
-    names += ("image_token", "image_seq_length", "image_seq_len")
+    names = ["patch_size", "spatial_merge_size", "vision_feature_select_strategy", "num_additional_image_tokens"]
+    names += ["image_token", "image_seq_length", "image_seq_len"]
     known = inspect.signature(type(whole).__init__).parameters
     stated = {name: getattr(whole, name) for name in names if name in known}
     stated["processor_class"] = type(whole).__name__.replace("PixtralImages", "PixtralProcessor")

@@ -15,8 +15,8 @@ from stakes.models import Request
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.resources import Clock
 from stakes.vision.deletion.exact import PromptTensors, pack
-from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene
+from stakes.vision.selectors.redundancy import Redundancy
 
 # GLM-4V's own processor makes an array of a tensor.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -99,7 +99,7 @@ def test_deletion_equals_masking(kind: str, attention: str, count: int) -> None:
     whole = [model.prepare(Request(image, question)) for image, question in zip(images, QUESTIONS, strict=False)]
     jobs, dropped = [], []
     for i, (image, job) in enumerate(zip(images, whole, strict=True)):
-        keep = make("redundancy").select(Scene(job.prompt.embeds[job.prompt.visual]), BUDGETS[i]).indices
+        keep = Redundancy().select(Scene(job.prompt.embeds[job.prompt.visual]), BUDGETS[i]).indices
         dropped.append([n for n in range(job.prompt.tokens) if n not in set(keep.tolist())])
         jobs.append(model.prepare(Request(image, QUESTIONS[i], BUDGETS[i] + job.markers, "deletion", "redundancy")))
         assert jobs[i].prompt.tokens == BUDGETS[i]

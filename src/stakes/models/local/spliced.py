@@ -100,7 +100,7 @@ class SplicedVLM(LocalVLM):
         return int(images.get_number_of_image_patches(height, width, {})) // int(images.merge_size) ** 2
 
     @property
-    def fast_decoder(self) -> FastDecoder | None:  # type: ignore[override]
+    def fast_decoder(self) -> FastDecoder | None:
         """None: the GPU engine is not tested with these families, so they run by their stock layers."""
         return None
 

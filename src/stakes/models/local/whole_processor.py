@@ -76,7 +76,7 @@ class WholeProcessor:
         return torch.tensor(self.tokenizer(question, add_special_tokens=False)["input_ids"], dtype=torch.long)
 
 
-class PixtralImages(ProcessorMixin):  # type: ignore[no-untyped-call]
+class PixtralImages(ProcessorMixin):
     """Pixtral's processor: an image is rows of patches, a break after each and an end after the last."""
 
     image_break_token, image_end_token = "[IMG_BREAK]", "[IMG_END]"
@@ -96,7 +96,7 @@ class PixtralImages(ProcessorMixin):  # type: ignore[no-untyped-call]
 
     def _process_images(self, images: Any, **kwargs: Any) -> Any:
         side = self.patch_size * self.spatial_merge_size
-        return super()._process_images(images, **{**kwargs, "patch_size": side})  # type: ignore[no-untyped-call]
+        return super()._process_images(images, **{**kwargs, "patch_size": side})
 
     def replace_image_token(self, image_inputs: Any, image_idx: int, **_: Any) -> str:
         """The text of one image."""

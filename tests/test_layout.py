@@ -44,27 +44,13 @@ TORCH_FREE_MODULES = [
     "stakes.experiments.published", "stakes.cli",
 ]  # fmt: skip
 
-# 240 after the refactoring. A signal for real requests takes 8 more, the metric `value` 7, what is undecided and what
-# is trained on labels 2, drift by client 1; adaptive sampling has 1 fewer. Harm limits take 2, uniform, digests and the
-# plan of arms 3, the ledger 3, real receipts 1, and the gateway's scan for images, JSON limits, options, secrets,
-# sites, clients and their accounts 8. The synthetic receipts, which were part of training, have 10, a client without a
-# proxy 2, the decision as an endpoint 1, the memory of sizes 1, the line of image work 1, the modes of images 1, menus
-# 1, PDFs 4, a cap for many pages 1, upstreams 1. The paper in one command takes 6: its samples, the
-# estimate, the results file and its check, the command, and the table of other models; its open cells take 4.
-# The shared ledger takes 6 more, what is installed 1, several processes 6, Envoy 3. Plugins take 1, seven
-# selectors one each, the list of families 1, and their further formulas 2. Other types by stock generate take 2,
-# trimming 1, images that are encoded ahead 1, a checkpoint's own numbers 1.
-MOST_FILES = 339
+# A reminder to look for something to remove before adding a file.
+MOST_FILES = 340
 MOST_LINES = 300
 MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "commands", "experiments/tables"}
-# 23,300 after the refactoring, 12 % below version 0.1. The same additions take 4,850, receipts 1,550, the Messages
-# API 80, a client without a proxy and the decision as an endpoint 430, stable sizes and a mean of one's own 160,
-# limits of memory and small work first 120, menus 230, PDFs 390, a cap for many pages 55, upstreams 125,
-# the paper in one command 1,050, the cells that it left open 280, the shared ledger 700, several processes 450,
-# Envoy 170, plugins 130, seven selectors 230, families 285, other types by stock generate 170, rules of decoding 55,
-# trimming 145, several images in a prompt 110, and any type's own numbers and parameters 230.
-MOST_LINES_OF_CODE = 35_330
+# A reminder to look for something to remove before adding code.
+MOST_LINES_OF_CODE = 35_658
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

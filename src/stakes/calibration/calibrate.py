@@ -164,7 +164,7 @@ def _calibrate(
 ) -> Calibration:
     """The four steps, the checks between them, and the policy; ``samples`` are prepared."""
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
-    budgets = budgets_to_measure(options.grid, mean_budget, floor, menu_of(model))
+    budgets = budgets_to_measure(options.grid, mean_budget, floor, menu_of(model, options.setting.mechanism))
     samples, excluded = answerable(model, samples, log)
     if options.certification is not None:
         samples = check_certifiable(samples, costs, options.certification)
@@ -197,7 +197,7 @@ def _calibrate(
         selector=options.setting.selector,
         basis="legibility" if basis == "legibility" else "answers",
         metric=options.setting.metric,
-        menu=menu_of(model),
+        menu=menu_of(model, options.setting.mechanism),
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
         max_harm=limits,

@@ -17,7 +17,9 @@ ARCHITECTURES = {
     "qwen3_vl_moe": ("stakes.models.local.qwen_vl:QwenVL", "qwen3-vl"),
     "llava_onevision": ("stakes.models.local.llava_onevision:LlavaOneVision", "llava-onevision"),
 }
-# model_type of a checkpoint that is run by stock ``generate``, by resolution alone -> its family, where the type has
+# model_type of a checkpoint that is run by its own processor, deletion included (``models.local.spliced``)
+SPLICED = {"gemma3", "glm4v", "idefics3", "internvl", "llava", "llava_next", "mistral3", "smolvlm"}
+# model_type of a checkpoint that is run by its own processor or by stock ``generate`` -> its family, where the type has
 # one: a llava may have any encoder, and the tiles of an smolvlm differ by checkpoint
 FAMILIES = {
     "deepseek_ocr2": "deepseek-ocr-2",

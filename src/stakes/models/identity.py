@@ -85,9 +85,12 @@ def family_parts(name: str) -> dict[str, str]:
     return {"family": name, **{f"family {key}": value for key, value in family_identity(name).items()}}
 
 
-def menu_of(model: Any) -> tuple[int, ...] | None:
-    """The budgets that the model's engine can take, ascending, where these are few; None where any can be."""
-    entries = getattr(model, "menu", None)
+def menu_of(model: Any, mechanism: Mechanism) -> tuple[int, ...] | None:
+    """The budgets that the model's engine can take, ascending, where these are few; None where any can be.
+
+    A menu is one of resolution: deletion can keep any number of tokens.
+    """
+    entries = getattr(model, "menu", None) if mechanism == "resolution" else None
     return None if entries is None else tuple(entries)
 
 

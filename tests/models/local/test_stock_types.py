@@ -98,7 +98,7 @@ def test_a_budget_resizes_the_image_and_the_prompt_holds_so_many_tokens(kind: st
 @pytest.mark.parametrize("kind", MENUS)
 def test_where_resizing_changes_nothing_a_parameter_of_the_processor_realises_the_budget(kind: str) -> None:
     model, budget = _model(kind), MENUS[kind]
-    entries = menu_of(model)
+    entries = menu_of(model, "resolution")
     assert entries is not None
     image = picture(900, 700)
     small, whole = model.answer([Request(image, "What is it?", budget), Request(image, "What is it?")])

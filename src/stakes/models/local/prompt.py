@@ -1,7 +1,8 @@
 """Build the prompts of requests: encode the images, select tokens, and place the kept features between the words."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,10 +11,11 @@ from torch import Tensor
 from stakes.errors import BadInput, LedgerBreach
 from stakes.models.base import Request
 from stakes.models.local.ahead import needs_attention, selector_of
+from stakes.models.local.attention import attention_rule
 from stakes.models.local.image_cache import Encoded, OpenedImages, open_once
 from stakes.models.local.prefix import selection_key
 from stakes.models.local.resources import Clock, explain_out_of_memory, image_that_fits
-from stakes.vision.deletion.exact import PromptTensors, Selection, upload, zero_mask
+from stakes.vision.deletion.exact import PromptTensors, Selection, splice, upload, zero_mask
 from stakes.vision.selectors.base import Scene, check_budget
 from stakes.vision.selectors.layers import LayerSelector
 
@@ -29,6 +31,7 @@ class Job:
 
     ``ids``: [T] of the unpruned prompt, on the host. ``inside``: the selector that drops inside the language model.
     ``native``, ``encoder_tokens``, ``realised``: of all images together; ``image_tokens``: realised of each.
+    ``markers``: tokens that count for the images beside their features, and stay; among those three counts.
     ``prefix``: equal where prompts are equal up to their last visual token; None: not shared. ``spent``: ms by stage.
     """
 
@@ -41,12 +44,21 @@ class Job:
     prefix: Hashable
     spent: dict[str, float]
     image_tokens: tuple[int, ...]
+    markers: int = 0
     prompt: PromptTensors = field(init=False)
+
+    @property
+    def feature_budget(self) -> int | None:
+        """The budget without the markers: how many features it pays for."""
+        return None if self.request.budget is None else self.request.budget - self.markers
 
 
 @dataclass
 class ImagePart:
-    """One image of a prompt: N tokens, of which ``selection`` keeps some. ``key``: equal where what is kept is."""
+    """One image of a prompt: N features, of which ``selection`` keeps some; ``key``: equal where what is kept is.
+
+    ``native``, ``realised``: its tokens before and after, markers included.
+    """
 
     native: int
     encoded: Encoded
@@ -58,8 +70,13 @@ class ImagePart:
 
     @property
     def count(self) -> int:
-        """N, the tokens that the encoder emitted."""
+        """N, the features that the encoder emitted."""
         return len(self.encoded.features)
+
+    @property
+    def kept(self) -> Tensor:
+        """[k] indices of the features that the selection keeps, on the host."""
+        return torch.arange(self.count) if self.selection is None else self.selection.indices.cpu()
 
     def shown(self, values: Tensor, indices: Tensor) -> Tensor:
         """[N, D] -> [k, D]: the rows at these indices, or the merged ones."""
@@ -71,7 +88,7 @@ class ImagePart:
 
 @dataclass
 class Draft:
-    """A job whose prompt is not built yet; ``visual``: [T] bool, where its images' tokens are."""
+    """A job whose prompt is not built yet; ``visual``: [T] bool, the columns of its images' features."""
 
     job: Job
     parts: tuple[ImagePart, ...]
@@ -79,16 +96,14 @@ class Draft:
 
     @property
     def text(self) -> Tensor:
-        """[T - N] ids of the words around the images."""
+        """[T - N] ids of the words around the features, markers included."""
         return self.job.ids[~self.visual]
 
     @property
     def indices(self) -> list[Tensor]:
-        """By image, [k] indices of its tokens in the prompt, on the host."""
+        """By image, [k] indices of its features in the prompt, on the host."""
         whole = self.job.request.mechanism == "zero-mask"
-        return [
-            torch.arange(one.count) if whole or one.selection is None else one.selection.indices for one in self.parts
-        ]
+        return [torch.arange(one.count) if whole else one.kept for one in self.parts]
 
 
 def prepare(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> list[Job]:
@@ -115,23 +130,27 @@ def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
     parts = tuple(_image_part(vlm, part, opened) for part in request.parts)
     clock = Clock(vlm.device)
     with clock("host", wait=False):
-        ids = vlm.processor.ids(request.question, *(part.count for part in parts))
+        ids = vlm.ids(request.question, *(part.encoded for part in parts))
         visual = ids == vlm.processor.image_token_id
+        found, count = int(visual.sum()), sum(part.count for part in parts)
+        if found != count:
+            raise LedgerBreach(f"a prompt has {found} image tokens for {count} features; give another question")
         end = int(visual.nonzero()[-1])
         before = tuple(ids[:end][~visual[:end]].tolist())
     inside = parts[0].inside
-    shared = inside is None and not vlm.has_sliding_window
+    shared = inside is None and not vlm.has_sliding_window and attention_rule(vlm.model) is None
     spent = [clock.spent, *(part.spent for part in parts)]
     job = Job(
         request,
         ids,
         native=sum(part.native for part in parts),
-        encoder_tokens=sum(part.count for part in parts),
+        encoder_tokens=sum(part.encoded.tokens for part in parts),
         inside=inside,
         realised=sum(part.realised for part in parts),
         prefix=(tuple(part.key for part in parts), before) if shared else None,
         spent={stage: sum(one.get(stage, 0.0) for one in spent) for stage in {key for one in spent for key in one}},
         image_tokens=tuple(part.realised for part in parts),
+        markers=sum(part.encoded.markers for part in parts),
     )
     return Draft(job, parts, visual)
 
@@ -153,17 +172,18 @@ def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Imag
         fitted, image, key, _ = open_once(request, vlm.family, opened)
     selector = selector_of(request)
     encoded = _encode_once(vlm, image, key, selector, clock)
-    count = len(encoded.features)
-    if fitted is not None and count != fitted.tokens:
-        raise LedgerBreach(f"an image fitted to {fitted.tokens} tokens at {image.size} took {count} in {vlm.family}")
+    count, markers = len(encoded.features), encoded.markers
+    if fitted is not None and encoded.tokens != fitted.tokens:
+        wanted = f"an image fitted to {fitted.tokens} tokens at {image.size}"
+        raise LedgerBreach(f"{wanted} took {encoded.tokens} in {vlm.family}")
     inside = selection = None
     realised = count
     kept: Hashable = "all"
     if selector is not None and request.budget is not None:
-        check_budget(request.budget, count)
+        budget = _feature_budget(request.budget, count, markers)
         _check_usable(vlm, selector, request)
         if isinstance(selector, LayerSelector):
-            inside, realised = selector, selector.left(count, request.budget, vlm.depth)
+            inside, realised = selector, selector.left(count, budget, vlm.depth)
         else:
             scene = Scene(
                 features=encoded.features,
@@ -174,14 +194,23 @@ def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Imag
                 rankings=encoded.rankings,
             )
             with clock("selector", wait=selector not in encoded.rankings):
-                selection = selector.select(scene, request.budget)
+                selection = selector.select(scene, budget)
             if selection.merge is not None and request.mechanism == "zero-mask":
                 raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
             kept, realised = (request.mechanism, selection_key(selector, selection)), len(selection.indices)
-            if request.mechanism == "deletion" and realised != request.budget:
-                raise LedgerBreach(f"deletion left {realised} visual tokens for a budget of {request.budget}")
-    native = count if fitted is None else fitted.native
-    return ImagePart(native, encoded, selection, inside, realised, (key, kept), clock.spent)
+            if request.mechanism == "deletion" and realised != budget:
+                raise LedgerBreach(f"deletion left {realised} visual tokens for a budget of {budget}")
+    native = encoded.tokens if fitted is None else fitted.native
+    return ImagePart(native, encoded, selection, inside, realised + markers, (key, kept), clock.spent)
+
+
+def _feature_budget(budget: int, count: int, markers: int) -> int:
+    """The features that a budget pays for, beside the markers, which stay."""
+    check_budget(budget, count + markers)
+    if budget <= markers:
+        why = f"its {markers} markers count and stay; give at least {markers + 1}"
+        raise LedgerBreach(f"a budget of {budget} visual tokens holds none of this image's features: {why}")
+    return budget - markers
 
 
 def _encode_once(vlm: "LocalVLM", image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
@@ -197,10 +226,13 @@ def _encode_once(vlm: "LocalVLM", image: Any, key: tuple[Any, ...], selector: An
 
 
 def _check_usable(vlm: "LocalVLM", selector: Any, request: Request) -> None:
-    if vlm.has_sliding_window:
+    if vlm.has_sliding_window and attention_rule(vlm.model) is None:
         raise BadInput(
-            "this checkpoint uses sliding-window attention, where deleting a token moves the window; use resolution"
+            "this checkpoint uses sliding-window attention with M-RoPE, whose positions do not count the columns of a "
+            "window, so deleting a token would move the window; use resolution"
         )
+    if isinstance(selector, LayerSelector) and vlm.refuses_in_model is not None:
+        raise BadInput(f"selector {selector.name!r} drops inside the model, and {vlm.refuses_in_model}; take another")
     if isinstance(selector, LayerSelector) and request.mechanism != "deletion":
         raise BadInput(f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it")
     if selector.merges and request.mechanism == "zero-mask":
@@ -223,7 +255,7 @@ def _build_prompts(vlm: "LocalVLM", drafts: Sequence[Draft]) -> None:
     for draft, own_words, indices in zip(drafts, by_draft, kept, strict=True):
         prompt = _prompt(vlm, draft, own_words, indices, [next(on_device) for _ in indices])
         if draft.job.request.mechanism == "zero-mask":
-            prompt = zero_mask(prompt, _joined(draft.parts))
+            prompt = zero_mask(prompt, Selection(_joined(draft.parts, [one.kept for one in draft.parts])))
         else:
             _check_deletion(draft, prompt)
         draft.job.prompt = prompt
@@ -232,46 +264,37 @@ def _build_prompts(vlm: "LocalVLM", drafts: Sequence[Draft]) -> None:
 def _prompt(
     vlm: "LocalVLM", draft: Draft, words: Tensor, indices: list[Tensor], on_device: list[Tensor]
 ) -> PromptTensors:
-    """A prompt of its [T - N, D] words and the image tokens that stay, as ``delete`` would leave the whole one.
+    """A prompt of its [T - N, D] words and the features that stay, as ``delete`` would leave the whole one.
 
-    ``indices``: by image, the [k] of its tokens that stay, on the host and on the device.
+    ``indices``: by image, the [k] of its features that stay, on the host and on the device.
     """
-    ids, where = draft.job.ids, draft.visual.nonzero()[:, 0]
-    columns: list[Tensor] = []  # of the unpruned prompt: words and kept tokens in turn
-    rows: list[Tensor] = []  # their embeddings
-    levels: list[list[Tensor]] = [[] for _ in draft.parts[0].encoded.deepstack]
-    at = word = first = 0
-    for part, own, uploaded in zip(draft.parts, indices, on_device, strict=True):
-        start = int(where[first])
-        columns += [torch.arange(at, start), start + own]
-        rows += [words[word : word + start - at], part.shown(part.encoded.features.to(words.dtype), uploaded)]
-        for level, values in zip(levels, part.encoded.deepstack, strict=True):
-            level.append(part.shown(values, uploaded))
-        word, at, first = word + start - at, start + part.count, first + part.count
-    left = torch.cat([*columns, torch.arange(at, len(ids))])
-    positions = vlm.positions(ids, *(part.encoded for part in draft.parts))  # on the host: it would synchronize a GPU
+    parts, ids = draft.parts, draft.job.ids
+
+    def shown(values: Iterable[Tensor]) -> Tensor:  # [N, D] of each image -> [sum of k, D]
+        return torch.cat([part.shown(*both) for part, *both in zip(parts, values, on_device, strict=True)])
+
+    positions = vlm.positions(ids, *(part.encoded for part in parts))  # on the host: it would synchronize a GPU
+    stays = ~draft.visual
+    stays[draft.visual.nonzero()[:, 0][_joined(parts, indices)]] = True
+    visual = draft.visual[stays]
     return PromptTensors(
-        embeds=torch.cat([*rows, words[word:]]),
-        positions=positions[:, left],
-        visual=draft.visual[left].nonzero()[:, 0],
+        embeds=splice(words, shown(part.encoded.features.to(words.dtype) for part in parts), visual),
+        positions=positions[:, stays],
+        visual=visual.nonzero()[:, 0],
         next_position=int(positions.max()) + 1,
-        deepstack=tuple(torch.cat(level) for level in levels),
+        deepstack=tuple(map(shown, zip(*(part.encoded.deepstack for part in parts), strict=True))),
     )
 
 
-def _joined(parts: Sequence[ImagePart]) -> Selection:
-    """What is kept of all images, as indices of their tokens together."""
-    kept, start = [], 0
-    for part in parts:
-        own = torch.arange(part.count) if part.selection is None else part.selection.indices.cpu()
-        kept.append(start + own)
-        start += part.count
-    return Selection(torch.cat(kept))
+def _joined(parts: Sequence[ImagePart], indices: Sequence[Tensor]) -> Tensor:
+    """Indices of the features of each image, as indices of all images' features together."""
+    starts = accumulate((part.count for part in parts), initial=0)
+    return torch.cat([start + own for start, own in zip(starts, indices, strict=False)])
 
 
 def _check_deletion(draft: Draft, prompt: PromptTensors) -> None:
     """The prompt lost what its images lost, and nothing else."""
-    shown = [part.count if part.selection is None else part.realised for part in draft.parts]
+    shown = [len(part.kept) for part in draft.parts]
     deleted = sum(part.count for part in draft.parts) - sum(shown)
     if prompt.tokens != sum(shown) or len(draft.job.ids) - len(prompt.embeds) != deleted:
         raise LedgerBreach(f"deletion left {prompt.tokens} visual tokens for {shown} in each image")

@@ -28,6 +28,20 @@ from stakes.vision.geometry.menus import EngineSetting, menu, settings_of, suppo
 from stakes.vision.geometry.patches import EdgePatches
 
 PARAMETERS = {"max_dynamic_patch": "max_patches"}  # names of vLLM's that are others in transformers
+ATTENTION = {"full_attention", "sliding_attention"}  # layers in which a deleted token is as good as masked
+
+
+def why_not_deletable(config: Any) -> str | None:
+    """Why no token can leave the decoder of a configuration without a trace; None where it can."""
+    kinds = sorted({*(getattr(config.get_text_config(), "layer_types", None) or ())} - ATTENTION)
+    if not kinds:
+        return None
+    if any("attention" in kind and kind != "linear_attention" for kind in kinds):
+        return f"has layers of {', '.join(kinds)}, whose masks are not known here"
+    return (
+        f"has layers of {', '.join(kinds)}, which carry a state from token to token: there a token that leaves also "
+        "changes the steps between those that stay, and no mask does the same"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,9 +95,10 @@ class StockVLM:
 
     def _check_mechanism(self, mechanism: str) -> None:
         if mechanism != "resolution":
+            kind, why = self.model.config.model_type, why_not_deletable(self.model.config)
             raise BadInput(
-                f"a {self.model.config.model_type} is run by stock generate, which keeps every visual token, so "
-                f"{mechanism} is not possible; give mechanism='resolution' (--mechanism resolution)"
+                f"a {kind} {why or 'is run by stock generate, which keeps every visual token'}, so {mechanism} is not "
+                "possible; give mechanism='resolution' (--mechanism resolution)"
             )
 
     def _answer(self, request: Request, opened: OpenedImages) -> Answer:

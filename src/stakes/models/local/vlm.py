@@ -6,6 +6,7 @@ Questions on the same visual tokens share more: those tokens are read once for a
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from stakes.vision.deletion.inside_layers import dropping
 
 
 @dataclass
-class LocalVLM:
+class LocalVLM(ABC):
     """A transformers model, its processor, and its cache of encoded images.
 
     ``batch_size``: prompts read at once. ``decode_size``: answers generated at once, where they share a prefix.
@@ -52,17 +53,21 @@ class LocalVLM:
     several_images: ClassVar[bool] = False  # whether a prompt may have more than one
     _lock: Any = field(default_factory=threading.RLock, repr=False)
 
+    @abstractmethod
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
         """The merged features of a PIL image; ``exact``: at its own size, which is a fitted one."""
-        raise NotImplementedError
 
     def encode_many(self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()) -> list[Encoded]:  # noqa: ARG002
         """Several images, in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
         return [self.encode(image, exact=one, attention=False) for image, one in zip(images, exact, strict=True)]
 
+    def ids(self, question: str, *encoded: Encoded) -> Tensor:
+        """[T] ids of the unpruned prompt, the image token at the column of each feature of its images."""
+        return self.processor.ids(question, *(len(one.features) for one in encoded))
+
+    @abstractmethod
     def positions(self, ids: Tensor, *encoded: Encoded) -> Tensor:
         """[T] ids -> [P, T] positions of the unpruned prompt; ``encoded``: its images in order."""
-        raise NotImplementedError
 
     @cached_property
     def fast_decoder(self) -> FastDecoder | None:
@@ -81,12 +86,17 @@ class LocalVLM:
     @property
     def depth(self) -> int:
         """Decoder layers of the language model."""
-        return len(self.model.model.language_model.layers)
+        return len(self.model.get_decoder().layers)
+
+    @property
+    def refuses_in_model(self) -> str | None:
+        """Why no selector can drop tokens inside the decoder; None where it can."""
+        return None
 
     @property
     def has_sliding_window(self) -> bool:
         """Whether some layers use sliding-window attention."""
-        return has_sliding_window(self.model.model.language_model.config)
+        return has_sliding_window(self.model.get_decoder().config)
 
     def reset_fast_path(self) -> None:
         """Free what the GPU engine holds; the next answer builds it again, on the device where the model is then."""
@@ -149,7 +159,7 @@ class LocalVLM:
         inside = jobs[0].inside
         hooks: Any = nullcontext()
         if inside is not None:
-            hooks = dropping(self.model.model.language_model, batch, inside, [job.request.budget for job in jobs])
+            hooks = dropping(self.model.get_decoder(), batch, inside, [job.feature_budget for job in jobs])
         doing = f"reading {len(jobs)} prompts of up to {batch.embeds.shape[1]} tokens"
         ids, decoder = [job.ids for job in jobs], self.fast_decoder
         with (
@@ -162,12 +172,12 @@ class LocalVLM:
             else:
                 decoded = greedy(self.model, batch, ids, options)
         if drops is None:
-            averages = [float(job.prompt.tokens) for job in jobs]
+            averages = [float(job.prompt.tokens + job.markers) for job in jobs]
         else:
             for job, counts in zip(jobs, drops.counts, strict=True):
-                if counts[-1] != job.realised:
+                if counts[-1] + job.markers != job.realised:
                     raise LedgerBreach(f"{counts[-1]} visual tokens left the last drop for a budget of {job.realised}")
-            averages = [sum(counts) / len(counts) for counts in drops.counts]
+            averages = [job.markers + sum(counts) / len(counts) for job, counts in zip(jobs, drops.counts, strict=True)]
             clock.spent["selector"] += drops.selector_ms
             clock.spent["prefill"] -= drops.selector_ms
         return decoded, averages, {stage: ms / len(jobs) for stage, ms in clock.spent.items()}
@@ -180,7 +190,7 @@ class LocalVLM:
             realised_tokens=job.realised,
             truncated=decoded.truncated[at],
             timings={stage: job.spent.get(stage, 0.0) + spent.get(stage, 0.0) for stage in STAGES},
-            input_tokens=job.prompt.tokens,
+            input_tokens=job.prompt.tokens + job.markers,
             layer_tokens=layer_tokens,
             encoder_tokens=job.encoder_tokens,
             confidence=confidence_of(decoded.logprobs[at]),

@@ -28,7 +28,10 @@ from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene
 
 SIDE, WIDTH, BLOCKS, BUDGET = 36, 3584, 32, 576
-NAMES = ("redundancy", "redundancy:seed=nearest", "random", "saliency", "visionzip", "cdpruner")
+NAMES = (
+    *("redundancy", "redundancy:seed=nearest", "random", "saliency", "visionzip", "cdpruner"),
+    *("divprune", "fastervlm", "vispruner", "holov", "prumerge", "mmtok"),  # dart drops inside the language model
+)
 
 
 def milliseconds(work: Callable[[], Any], device: str, repeats: int = 5) -> float:

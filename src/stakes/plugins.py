@@ -45,7 +45,7 @@ def check_clash(name: str, group: str, shipped: bool) -> None:
     """One name means one thing: not a shipped one and a plugin, and not two plugins."""
     offered = installed(group).get(name, [])
     packages = " and ".join(sorted(f"{entry.dist.name if entry.dist else '?'} ({entry.value})" for entry in offered))
-    kind = group.rpartition(".")[2].removesuffix("s")
+    kind = _kind(group)
     if offered and shipped:
         raise BadInput(
             f"{packages} offers a {kind} called {name!r}, which is the name of a shipped one; rename it there, or "
@@ -55,12 +55,18 @@ def check_clash(name: str, group: str, shipped: bool) -> None:
         raise BadInput(f"{packages} both offer a {kind} called {name!r}; name the class, as in {offered[0].value}")
 
 
+def _kind(group: str) -> str:
+    """What one entry of the group is called: "stakes.families" offers a family."""
+    word = group.rpartition(".")[2]
+    return word.removesuffix("ies") + "y" if word.endswith("ies") else word.removesuffix("s")
+
+
 def load(name: str, group: str) -> Any:
     """What the entry point or ``module:Class`` names."""
     check_clash(name, group, shipped=False)
     offered = installed(group).get(name)
     value = offered[0].value if offered else name
-    kind = group.rpartition(".")[2].removesuffix("s")
+    kind = _kind(group)
     module, _, attribute = value.partition(":")
     try:
         found: Any = import_module(module)

@@ -170,7 +170,7 @@ def _calibrate(
 ) -> Calibration:
     """The four steps, the checks between them, and the policy; ``samples`` are prepared."""
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
-    budgets = budgets_to_measure(options.grid, mean_budget, floor, menu_of(model))
+    budgets = budgets_to_measure(options.grid, mean_budget, floor, menu_of(model, options.setting.mechanism))
     documents = calibration_digests(samples) if options.trim else None  # of the whole images
     samples, excluded = answerable(model, trim_samples(samples) if options.trim else samples, log)
     if options.certification is not None:
@@ -206,7 +206,7 @@ def _calibrate(
         basis="legibility" if basis == "legibility" else "answers",
         metric=options.setting.metric,
         trim=options.trim or None,
-        menu=menu_of(model),
+        menu=menu_of(model, options.setting.mechanism),
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
         max_harm=limits,

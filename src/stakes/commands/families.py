@@ -18,6 +18,7 @@ def families(
     """
     from stakes.vision.geometry import families as known
     from stakes.vision.geometry import tokens_as_sent
+    from stakes.vision.geometry.families import offered_families
 
     rows: list[dict[str, Any]] = [
         {
@@ -29,7 +30,7 @@ def families(
             "source": one.source,
             "version": one.version,
         }
-        for name, one in known().items()
+        for name, one in {**known(), **offered_families()}.items()
     ]
     if as_json:
         print_json({"width": width, "height": height, "families": rows})

@@ -155,7 +155,7 @@ def check(model: Any, samples: Sequence[Sample], assignments: Assignments, setti
     _check_native(samples, budgets, native)
     if (layers := layer_budgets(model, setting)) is not None:
         layers.check(samples, native, assignments)
-    if setting.mechanism == "resolution" and menu_of(model) is None:  # entries of a menu fit every image
+    if setting.mechanism == "resolution" and menu_of(model, "resolution") is None:  # entries of a menu fit every image
         _check_sizes(samples, budgets, family_of(model))
 
 

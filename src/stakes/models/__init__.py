@@ -17,7 +17,9 @@ ARCHITECTURES = {
     "qwen3_vl_moe": ("stakes.models.local.qwen_vl:QwenVL", "qwen3-vl"),
     "llava_onevision": ("stakes.models.local.llava_onevision:LlavaOneVision", "llava-onevision"),
 }
-# model_type of a checkpoint that is run by stock ``generate``, by resolution alone -> its family, where the type has
+# model_type of a checkpoint that is run by its own processor, deletion included (``models.local.spliced``)
+SPLICED = {"gemma3", "glm4v", "idefics3", "internvl", "llava", "llava_next", "mistral3", "smolvlm"}
+# model_type of a checkpoint that is run by its own processor or by stock ``generate`` -> its family, where the type has
 # one: a llava may have any encoder, and the tiles of an smolvlm differ by checkpoint
 FAMILIES = {
     "deepseek_ocr2": "deepseek-ocr-2",
@@ -33,12 +35,31 @@ FAMILIES = {
     "lfm2_vl": "lfm2-vl",
     "llama4": "llama4",
     "llava_next": "llava-next",
+    "llava_next_video": "llava-next",
     "minicpmv4_6": "minicpm-v-4.6",
     "minicpmv4_7": "minicpm-v-4.7",
     "mistral3": "mistral3",
     "paddleocr_vl": "paddleocr-vl",
     "qwen3_5": "qwen3.5",
     "qwen3_5_moe": "qwen3.5",
+}
+# model_type -> why its visual tokens cannot be counted in its prompt
+REFUSED = {
+    "blip": "it writes captions, and its images are read by cross-attention",
+    "diffusion_gemma": "it writes by block diffusion, not token by token",
+    "evolla": "it reads proteins, not images",
+    "git": "its images are put before the prompt inside the model",
+    "idefics": "its images are read by cross-attention, and the prompt holds none of their tokens",
+    "instructblipvideo": "it reads videos",
+    "kosmos-2": "its prompt marks an image's tokens by a mask, not by an id",
+    "kosmos-2.5": "its prompt marks an image's tokens by a mask, not by an id",
+    "mllama": "its images are read by cross-attention, and the prompt holds one token for each",
+    "mistral4": "it reads text alone",
+    "pi0": "it answers with actions of a robot",
+    "pix2struct": "its images are read by an encoder of their own, and the prompt holds none of their tokens",
+    "pp_formulanet": "its images are read by an encoder of their own, and the prompt holds none of their tokens",
+    "udop": "its images are read together with the words and boxes of an OCR engine",
+    "vision-encoder-decoder": "its images are read by an encoder of their own, and there may be no prompt",
 }
 # name before a colon -> loader; in a package below this one, so imported by name
 LOADERS = {"ocr": "stakes.legibility.model:load_ocr"}

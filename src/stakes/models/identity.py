@@ -17,6 +17,7 @@ from stakes.errors import BadInput
 from stakes.models.base import CONFIDENCE, Mechanism, Statistic
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.families import family_identity
 from stakes.vision.geometry.menus import ActuatorName
 
 WHOLE = 100_000_000  # parameters up to which every one is hashed; a second on two cores
@@ -79,9 +80,17 @@ def family_of(model: Any) -> str:
     return named_family(name).name
 
 
-def menu_of(model: Any) -> tuple[int, ...] | None:
-    """The budgets that the model's engine can take, ascending, where these are few; None where any can be."""
-    entries = getattr(model, "menu", None)
+def family_parts(name: str) -> dict[str, str]:
+    """The family as parts of an identity: its name, and the package and source where another package offers it."""
+    return {"family": name, **{f"family {key}": value for key, value in family_identity(name).items()}}
+
+
+def menu_of(model: Any, mechanism: Mechanism) -> tuple[int, ...] | None:
+    """The budgets that the model's engine can take, ascending, where these are few; None where any can be.
+
+    A menu is one of resolution: deletion can keep any number of tokens.
+    """
+    entries = getattr(model, "menu", None) if mechanism == "resolution" else None
     return None if entries is None else tuple(entries)
 
 
@@ -106,7 +115,7 @@ def identity(model: Any) -> dict[str, str]:
     decoding |= {key: value for key in RULES if (value := getattr(generation, key, None))}
     pixels = processor.images.to_dict() if hasattr(processor.images, "to_dict") else repr(processor.images)
     return {
-        "family": family_of(model),
+        **family_parts(family_of(model)),
         "weights": _weights(model.model),
         "prompt": _short(processor.template),
         "pixels": _short(json.dumps(pixels, sort_keys=True, default=str)),

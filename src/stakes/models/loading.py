@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stakes.errors import BadInput
-from stakes.models import ARCHITECTURES, FAMILIES, LOADERS, load, named_object
+from stakes.models import ARCHITECTURES, FAMILIES, LOADERS, REFUSED, SPLICED, load, named_object
 from stakes.models.base import MAX_NEW_TOKENS
 from stakes.models.embedded import SHIPPED
 from stakes.vision.geometry import family as named_family
@@ -42,7 +42,9 @@ def load_local(
             "a model on this machine needs torch and transformers; run: pip install 'stakes[local]'"
         ) from error
     from stakes.models.local.processor import load_processor
-    from stakes.models.local.stock import StockVLM, load_stock_processor
+    from stakes.models.local.spliced import SplicedVLM
+    from stakes.models.local.stock import StockVLM, why_not_deletable
+    from stakes.models.local.stock_processor import checkpoint_family, load_stock_processor, load_whole_processor
 
     if max_new_tokens is not None and max_new_tokens < 1:
         raise BadInput(f"an answer is at least one token long, not {max_new_tokens}")
@@ -60,28 +62,33 @@ def load_local(
     except (OSError, ValueError) as error:
         raise BadInput(f"no model at {name!r}: {_why(error)}") from error
     own_family = _family(name, config, family)
+    spliced = config.model_type in SPLICED and why_not_deletable(config) is None
     try:
         with _quietly():
             model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=kind)
             if config.model_type in ARCHITECTURES:
                 processor: Any = load_processor(name, config.image_token_id)
             else:
-                processor = load_stock_processor(name, config.model_type)
+                processor = load_whole_processor(name, config) if spliced else load_stock_processor(name, config)
+                own_family = own_family or checkpoint_family(processor, config, FAMILIES.get(config.model_type))
         model = model.to(target).eval()
+    except BadInput:
+        raise
     except (OSError, ValueError) as error:
         raise BadInput(f"{name!r} cannot be loaded: {_why(error)}") from error
     if max_new_tokens is None:  # the embedded readers generate characters and need more tokens than a real VLM
         max_new_tokens = model.generation_config.max_new_tokens or MAX_NEW_TOKENS
-    deletes = config.model_type in ARCHITECTURES
-    architecture: Any = named_object(ARCHITECTURES[config.model_type][0]) if deletes else StockVLM
+    architecture: Any = SplicedVLM if spliced else StockVLM
+    if config.model_type in ARCHITECTURES:
+        architecture = named_object(ARCHITECTURES[config.model_type][0])
     vlm: LocalVLM | StockVLM = architecture(
         model=model, processor=processor, family=own_family, max_new_tokens=max_new_tokens
     )
     return vlm
 
 
-def _family(name: str, config: Any, given: str | None) -> str:
-    """The family that counts a checkpoint's tokens: its type's, or the one that is given where its type has none."""
+def _family(name: str, config: Any, given: str | None) -> str | None:
+    """The family that counts a checkpoint's tokens: its type's, or the one that is given; None: its processor says."""
     from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
     kind = config.model_type
@@ -92,13 +99,9 @@ def _family(name: str, config: Any, given: str | None) -> str:
         return own
     if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         raise BadInput(f"{name!r} is a {kind}, which transformers does not load as an image-text-to-text model")
-    family = given or FAMILIES.get(kind)
-    if family is None:
-        raise BadInput(
-            f"{name!r} is a {kind}, and its type does not say how its tokens are counted; give the family that counts "
-            "them with --family (`stakes families` lists them)"
-        )
-    return named_family(family).name
+    if kind in REFUSED:
+        raise BadInput(f"{name!r} is a {kind}, whose visual tokens cannot be counted: {REFUSED[kind]}")
+    return None if given is None else named_family(given).name
 
 
 def _check_folder(name: str) -> None:

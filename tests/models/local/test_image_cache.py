@@ -12,8 +12,8 @@ from tests.models.fast.captured import fresh
 from stakes.errors import UnreadableImage
 from stakes.models import Request
 from stakes.models.local import image_cache as images
+from stakes.models.local.ahead import encode_ahead
 from stakes.models.local.image_cache import OpenedImage, OpenedImages, open_all, open_once
-from stakes.models.local.prompt import encode_ahead
 
 
 def page(seed: int) -> Image.Image:

@@ -99,12 +99,12 @@ def test_each_prefix_of_a_call_is_read_once_and_answers_do_not_change(family: st
 def test_tokens_that_depend_on_the_question_are_not_shared() -> None:
     model = fresh("qwen2_5_vl")
     page = picture(150, 120, 1)
-    for way in ({"selector": "random"}, {"selector": "cdpruner"}, {"selector": "fastv"}):
-        requests = [Request(page, q, 6, "deletion", **way) for q in QUESTIONS]
+    for selector in ("random", "cdpruner", "fastv"):
+        requests = [Request(page, q, 6, "deletion", selector) for q in QUESTIONS]
         alone = [model.answer([request])[0].text for request in requests]
         with forward_passes(model) as passes:
             assert [answer.text for answer in model.answer(requests)] == alone
-        assert [rows for rows, _ in passes] == [4], way
+        assert [rows for rows, _ in passes] == [4], selector
 
 
 def test_a_prompt_with_the_question_before_the_image_is_not_shared() -> None:

@@ -14,6 +14,7 @@ from tests.models.tiny import FAMILIES, picture
 
 from stakes.errors import BadInput
 from stakes.models import Request
+from stakes.models.local import ahead as ahead_module
 from stakes.models.local import prompt as prompt_module
 from stakes.models.local import qwen_vl
 from stakes.models.local.image_cache import chunks_by_area, open_all
@@ -177,7 +178,7 @@ def test_pages_are_encoded_once_however_small_the_cache(monkeypatch: pytest.Monk
         return real(self, images, *more)
 
     monkeypatch.setattr(type(model), "encode_many", spy)
-    monkeypatch.setattr(prompt_module, "chunks_by_area", lambda images: chunks_by_area(images, 2 * 150 * 120))
+    monkeypatch.setattr(ahead_module, "chunks_by_area", lambda images: chunks_by_area(images, 2 * 150 * 120))
     model.answer(requests)
     assert len(seen) == len(requests)
 
@@ -191,7 +192,7 @@ def test_an_encoded_image_holds_no_other_memory() -> None:
 def test_pixels_are_freed_before_tokens_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[weakref.ref[Any]] = []
     lived: list[int] = []
-    rank = prompt_module._rank_ahead
+    rank = ahead_module._rank_ahead
 
     def opening(*some: Any) -> Any:
         found = open_all(*some)
@@ -202,8 +203,8 @@ def test_pixels_are_freed_before_tokens_are_ranked(monkeypatch: pytest.MonkeyPat
         lived.append(sum(one() is not None for one in alive))
         rank(*some)
 
-    monkeypatch.setattr(prompt_module, "open_all", opening)
-    monkeypatch.setattr(prompt_module, "_rank_ahead", ranking)
+    monkeypatch.setattr(ahead_module, "open_all", opening)
+    monkeypatch.setattr(ahead_module, "_rank_ahead", ranking)
     fresh("qwen2_5_vl", fast=True).answer([Request(picture(112, 84, i), "What?", 5, "deletion") for i in range(3)])
     assert (len(alive), lived) == (3, [0])
 

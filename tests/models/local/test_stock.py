@@ -1,4 +1,4 @@
-"""A type that stakes has no code for answers by its own processor and stock ``generate``, by resolution alone."""
+"""Types with the geometry of published checkpoints, by stock ``generate`` and resolution alone or by ``SplicedVLM``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from stakes import models
 from stakes.errors import BadInput, LedgerBreach
 from stakes.gateway.local_server.app import load_served
 from stakes.models import Request
-from stakes.models.identity import identity, native_tokens
+from stakes.models.identity import identity, menu_of, native_tokens
+from stakes.models.local.spliced import SplicedVLM
 from stakes.models.local.stock import StockVLM
 from stakes.vision.geometry import count_tokens, families
 from stakes.vision.image.resize import fitted_size
@@ -95,9 +96,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def _load(folders: dict[str, Path], kind: str) -> StockVLM:
+def _load(folders: dict[str, Path], kind: str) -> StockVLM | SplicedVLM:
     model = models.load(str(folders[kind]), device="cpu", max_new_tokens=6, family=TYPES[kind])
-    assert isinstance(model, StockVLM)
+    assert isinstance(model, SplicedVLM if kind in models.SPLICED else StockVLM)
     return model
 
 
@@ -124,7 +125,9 @@ def test_an_answer_is_that_of_stock_generate_and_its_tokens_are_the_familys(
     (answer,) = model.answer([Request(image, "What is it?")])
     assert answer.text == whole.tokenizer.decode(stock, skip_special_tokens=True).strip()
     assert answer.realised_tokens == answer.native_tokens == count_tokens(model.family, 400, 100)
-    assert answer.realised_tokens == native_tokens(model, 400, 100, "resolution")
+    entries = menu_of(model, "resolution")
+    most = answer.realised_tokens if entries is None else entries[-1]
+    assert native_tokens(model, 400, 100, "resolution") == most
     assert answer.confidence == pytest.approx(math.exp(sum(logprobs) / len(logprobs)), abs=1e-5)
     assert identity(model)["family"] == model.family
     other = model.answer([Request(picture(400, 100, seed=3), "What is it?")])[0]
@@ -144,8 +147,8 @@ def test_a_budget_resizes_the_image(kind: str, low: int, high: int, folders: dic
 
 @pytest.mark.parametrize("mechanism", ["deletion", "zero-mask"])
 def test_deletion_is_refused_with_the_reason(mechanism: Any, folders: dict[str, Path]) -> None:
-    with pytest.raises(BadInput, match=f"a llava is run by stock generate, .*, so {mechanism} is not possible"):
-        _load(folders, "llava").answer([Request(picture(64, 64), "What?", 5, mechanism)])
+    with pytest.raises(BadInput, match=f"a paddleocr_vl is run by stock generate, .*, so {mechanism} is not"):
+        _load(folders, "paddleocr_vl").answer([Request(picture(64, 64), "What?", 5, mechanism)])
 
 
 def test_a_family_that_resizing_does_not_control_refuses_a_budget(folders: dict[str, Path]) -> None:
@@ -163,9 +166,19 @@ def test_a_family_that_counts_otherwise_is_an_error_with_both_numbers(folders: d
         wrong.answer([Request(picture(64, 64), "What?")])
 
 
-def test_a_type_without_a_family_of_its_own_asks_for_one(folders: dict[str, Path]) -> None:
-    with pytest.raises(BadInput, match=r"is a llava, .* give the family that counts them with --family"):
-        models.load(str(folders["llava"]), device="cpu")
+def test_a_type_without_a_family_of_its_own_is_measured_when_it_loads(folders: dict[str, Path]) -> None:
+    assert models.load(str(folders["llava"]), device="cpu").family == "per_image=576"
+
+
+def test_a_type_whose_tokens_cannot_be_counted_is_refused_by_name(tmp_path: Path) -> None:
+    tf.MllamaConfig().save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match="is a mllama, whose visual tokens cannot be counted: .* cross-attention"):
+        models.load(str(tmp_path), device="cpu")
+
+
+def test_every_refused_type_is_one_that_transformers_loads() -> None:
+    kinds = tf.models.auto.modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    assert {*models.REFUSED} <= {*kinds} - {*models.ARCHITECTURES} - {*models.FAMILIES}
 
 
 def test_every_type_with_a_family_is_known_to_transformers_and_to_the_table() -> None:
@@ -180,15 +193,24 @@ def test_the_family_is_part_of_the_models_name(folders: dict[str, Path]) -> None
     assert named.model_dump() == {"name": str(folders["llava"]), "max_tokens": 6, "family": "llava-1.5"}
 
 
-def test_a_processor_that_needs_torchvision_says_so(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("PixtralProcessor requires the Torchvision library but it was not found"),
+        ValueError("Video processor cannot be loaded"),
+    ],
+)
+def test_a_processor_that_needs_torchvision_says_so(
+    error: Exception, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        raise ImportError("PixtralProcessor requires the Torchvision library but it was not found")
+        raise error
 
     monkeypatch.setattr("transformers.AutoProcessor.from_pretrained", fail)
-    with pytest.raises(BadInput, match="is a gemma3, whose processor in transformers needs torchvision; install"):
-        _load(folders, "gemma3")
+    with pytest.raises(BadInput, match="is a paddleocr_vl, whose processor in transformers needs torchvision; in"):
+        _load(folders, "paddleocr_vl")
 
 
 def test_such_a_model_is_not_served(folders: dict[str, Path]) -> None:
-    with pytest.raises(BadInput, match="is a gemma3, which is not served here; serve it with an engine"):
-        load_served(str(folders["gemma3"]))
+    with pytest.raises(BadInput, match="is a paddleocr_vl, which is not served here; serve it with an engine"):
+        load_served(str(folders["paddleocr_vl"]))

@@ -40,7 +40,7 @@ def decode(model: LocalVLM, batch: Batch, jobs: list[Job], **more: Any) -> Decod
 
 def masked_logits(model: LocalVLM, prompt: PromptTensors, hidden_by_layer: list[Tensor], tokens: list[int]) -> Tensor:
     """[steps, V]: the unpruned sequence in one pass without cache, each layer blind to its own set of visual tokens."""
-    language_model = model.model.model.language_model
+    language_model = model.model.get_decoder()
     new = model.model.get_input_embeddings()(torch.tensor(tokens, dtype=torch.long))
     embeds = torch.cat((prompt.embeds, new))[None]
     length, start = embeds.shape[1], len(prompt.embeds)

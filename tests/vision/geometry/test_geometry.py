@@ -88,6 +88,7 @@ def test_a_page_takes_the_tokens_computed_from_the_sources(name: str, tokens: in
         ("kimi-vl", 100, 57, 12),  # padded to 112 x 84
         ("kimi-vl", 1654, 2339, 1053),  # 4,096 patches before padding
         ("minicpm-v-2.6", 448, 448, 64),
+        ("minicpm-v-4.5", 1344, 1344, 660),
         ("minicpm-v-2.6", 1344, 1344, 660),  # ten views of 64, two markers around nine of them, two breaks
         ("llava-onevision-1.5", 1654, 2339, 4956),
     ],
@@ -112,7 +113,7 @@ def test_claude_rejects_what_its_service_rejects() -> None:
 
 
 def test_families_from_documentation_are_marked_in_the_data() -> None:
-    named = {"llava-onevision-1.5", "kimi-vl", "deepseek-vl2", "deepseek-ocr", "minicpm-v-2.6"}
+    named = {"llava-onevision-1.5", "kimi-vl", "deepseek-vl2", "deepseek-ocr", "minicpm-v-2.6", "minicpm-v-4.5"}
     local = {name for name, one in families().items() if one.documented and not one.hosted}
     assert local == named | {"gemma4-llama.cpp", "gemma4-llama.cpp-1120"}
     assert all(one.documented for one in families().values() if one.hosted)

@@ -52,6 +52,7 @@ def read_policy(
     from stakes.signals import to_dict
     from stakes.signals.named import named_signal
     from stakes.tiers import PAPER_TIERS
+    from stakes.vision.geometry import family as named_family
     from stakes.vision.geometry.menus import menu
 
     if (path is None) == (not budgets):
@@ -77,7 +78,7 @@ def read_policy(
         for name, tokens in chosen.items()
     }
     record = {
-        "schema": 2, "family": family, "mean_budget": max(chosen.values()) if mean is None else mean,
+        "schema": 2, "family": named_family(family).name, "mean_budget": max(chosen.values()) if mean is None else mean,
         "floor": min(chosen.values()), "tiers": plans, "fingerprint": "uncalibrated",
         "menu": menu(actuator or "pixels", family),
         "signal": to_dict(named_signal("requests", {name: plan["cost"] for name, plan in plans.items()})),

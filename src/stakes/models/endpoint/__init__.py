@@ -23,7 +23,7 @@ from stakes.http import HttpClient, Retries, Stopped, public_address
 from stakes.models.base import MAX_NEW_TOKENS, SUFFIX, Answer, Mechanism, Request, confidence_of
 from stakes.models.endpoint.chat import EncodedImage, chat_body, encode_image, model_names, read_reply, set_parameter
 from stakes.models.endpoint.token_check import ServerTokens
-from stakes.models.identity import ModelName
+from stakes.models.identity import ModelName, family_parts
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry import tokens_as_sent
 from stakes.vision.geometry.menus import ActuatorName, check_actuator, menu
@@ -112,6 +112,8 @@ class EndpointVLM:
         for request in requests:
             if request.budget is not None or self._options.actuator != "vllm-deletion":
                 self._require_mechanism(request.mechanism)
+            if len(request.parts) > 1:
+                raise BadInput("several images in one request are for a model on this machine; ask an endpoint by one")
         results: SimpleQueue[tuple[int, Answer] | Exception | None] = SimpleQueue()  # None: a thread has ended
         indices, encoding, stop = iter(range(len(requests))), threading.Lock(), threading.Event()
         encoded: dict[tuple[int, int | None, Any], EncodedImage] = {}
@@ -158,7 +160,7 @@ class EndpointVLM:
         """Everything known here that could change an answer. The address is not part of it: a server may move."""
         by = {} if self.named.actuator is None else {"actuator": str(self.named.actuator)}
         return {
-            "family": self.family,
+            **family_parts(self.family),
             **by,
             "model": self.model,
             "prompt": SUFFIX.strip(),

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from stakes.models.fast.state import StaticCache, VarlenBatch
-from stakes.models.local.attention import LAYER_PARTS
+from stakes.models.local.attention import has_known_parts
 from stakes.models.local.kv_cache import has_sliding_window
 
 ATTENTION_PARTS = {"q_proj", "k_proj", "v_proj", "o_proj"}
@@ -46,10 +46,8 @@ def supports(language_model: Any) -> bool:
 
 
 def _supports(layer: Any) -> bool:
-    parts, attention, mlp = (
-        {name for name, _ in module.named_children()} for module in (layer, layer.self_attn, layer.mlp)
-    )
-    same = parts == LAYER_PARTS and attention - {"q_norm", "k_norm"} == ATTENTION_PARTS and mlp == MLP_PARTS
+    attention, mlp = ({name for name, _ in module.named_children()} for module in (layer.self_attn, layer.mlp))
+    same = has_known_parts(layer) and attention - {"q_norm", "k_norm"} == ATTENTION_PARTS and mlp == MLP_PARTS
     return same and layer.mlp.down_proj.bias is None and is_silu(layer.mlp.act_fn)
 
 

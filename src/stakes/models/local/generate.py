@@ -27,8 +27,8 @@ from transformers.generation.logits_process import (
 )
 
 from stakes.models.identity import RULES
-from stakes.models.local.attention import gqa_without_repeat, last_token_prefill
-from stakes.models.local.kv_cache import PreallocatedCache, new_cache
+from stakes.models.local.attention import Visible, gqa_without_repeat, last_token_prefill
+from stakes.models.local.kv_cache import PreallocatedCache, empty_cache, new_cache
 from stakes.models.local.resources import Clock
 from stakes.vision.deletion.exact import Batch, upload
 from stakes.vision.deletion.inside_layers import Drops, causal_mask
@@ -71,8 +71,12 @@ def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: Deco
     """
     ends, clock, steps = end_ids(model), options.clock, options.max_new_tokens
     rules = [RowRules.make(model, ids, batch.embeds.device) for ids in prompt_ids] if has_rules(model) else []
-    language_model, embed = model.model.language_model, model.get_input_embeddings()
-    cache, before = options.past or (new_cache(language_model.config), batch.mask[:, :0])
+    language_model, embed = model.get_decoder(), model.get_input_embeddings()
+    visible = Visible.of(model, batch, steps)
+    if visible is not None:  # masks do what a cache of sliding windows would do
+        cache, before = empty_cache(len(language_model.layers)), batch.mask[:, :0]
+    else:
+        cache, before = options.past or (new_cache(language_model.config), batch.mask[:, :0])
     mask = torch.cat((before, batch.mask, batch.mask.new_ones(len(batch.mask), steps)), 1)
     length = mask.shape[1] - steps
     generated: list[list[int]] = [[] for _ in prompt_ids]
@@ -89,9 +93,10 @@ def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: Deco
             else:
                 last_only = options.drops is None and len(batch.deepstack) < len(language_model.layers)
                 with last_token_prefill(language_model, last_only):
-                    hidden = forward(model, batch, mask[:, :length], cache, deepstack=options.drops is None)
+                    seen = mask[:, :length] if visible is None else visible.masks(length, length)
+                    hidden = forward(model, batch, seen, cache, deepstack=options.drops is None)
             picked, chosen, logits = _pick(model, hidden, rules)
-        with gqa_without_repeat(language_model) as replaced:
+        with gqa_without_repeat(language_model, isinstance(cache, PreallocatedCache)) as replaced:
             whole = mask[:, None, None].bool() if replaced else mask
             for step in range(steps):
                 if options.keep_logits:
@@ -109,10 +114,12 @@ def greedy(model: Any, batch: Batch, prompt_ids: Sequence[Tensor], options: Deco
                         stay = torch.tensor(alive, device=chosen.device)
                         cache.keep_rows(stay)
                         whole, next_positions, chosen = whole[stay], next_positions[stay], chosen[stay]
+                        visible = visible and visible.rows(stay)
                         rows, rules = [rows[at] for at in alive], [rules[at] for at in alive] if rules else []
                     where = (next_positions + step)[None, :, None].expand(len(batch.positions), -1, 1)
-                    seen_mask = whole[..., : length + step + 1]
-                    hidden = _call(language_model, embed(chosen[:, None]), seen_mask, where, cache)
+                    stop = length + step + 1
+                    seen = whole[..., :stop] if visible is None else visible.masks(stop, 1)
+                    hidden = _call(language_model, embed(chosen[:, None]), seen, where, cache)
                     picked, chosen, logits = _pick(model, hidden, rules)
     return cut_at_end(generated, logprobs, ends, steps, logits_by_step)
 
@@ -122,7 +129,7 @@ def prefill_on_past(model: Any, batch: Batch, mask: Tensor, cache: PreallocatedC
 
     All chunks write into one cache: their columns begin after a gap, which stays empty and masked.
     """
-    language_model = model.model.language_model
+    language_model = model.get_decoder()
     columns = batch.mask.shape[1]
     cache.reserve(columns)
     states = []
@@ -139,15 +146,18 @@ def prefill_on_past(model: Any, batch: Batch, mask: Tensor, cache: PreallocatedC
     return torch.cat(states)
 
 
-def forward(model: Any, batch: Batch, mask: Tensor, cache: Any, *, deepstack: bool = True) -> Tensor:
-    """[B, T, D] hidden states of a packed batch; ``mask``: [B, past + T], of what the cache holds already as well."""
+def forward(model: Any, batch: Batch, mask: Any, cache: Any, *, deepstack: bool = True) -> Tensor:
+    """[B, T, D] hidden states of a packed batch; ``mask``: [B, past + T], of what the cache holds already as well.
+
+    Where ``Visible`` made it, it is what each column sees.
+    """
     extra: dict[str, Any] = {}
     if deepstack and batch.deepstack:
         extra = {"visual_pos_masks": batch.visual, "deepstack_visual_embeds": list(batch.deepstack)}
-    return _call(model.model.language_model, batch.embeds, mask, batch.positions, cache, **extra)
+    return _call(model.get_decoder(), batch.embeds, mask, batch.positions, cache, **extra)
 
 
-def _call(language_model: Any, embeds: Tensor, mask: Tensor, positions: Tensor, cache: Any, **extra: Any) -> Tensor:
+def _call(language_model: Any, embeds: Tensor, mask: Any, positions: Tensor, cache: Any, **extra: Any) -> Tensor:
     hidden: Tensor = language_model(
         inputs_embeds=embeds,
         attention_mask=mask,

@@ -24,7 +24,9 @@ class Encoded:
     """One image as its encoder gave it; N tokens in reading order.
 
     ``features``: [N, D]. ``grid``: (t, h, w) patches for M-RoPE families. ``deepstack``: per level [N, D].
-    ``received``, ``keys``: [N], [N, h] encoder attention, only where a selector needs it. ``rankings``: by selector.
+    ``received``, ``keys``: [N], [N, h] encoder attention, only where a selector needs it. ``text``: what stands for the
+    image in a prompt, where the processor writes more than N placeholders; ``markers``: tokens of it that count beside
+    the features. ``rankings``: by selector.
     """
 
     features: Tensor
@@ -32,7 +34,14 @@ class Encoded:
     deepstack: tuple[Tensor, ...] = ()
     received: Tensor | None = None
     keys: Tensor | None = None
+    text: str = ""
+    markers: int = 0
     rankings: dict[Any, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def tokens(self) -> int:
+        """What counts for the image: features and markers."""
+        return len(self.features) + self.markers
 
     @property
     def bytes(self) -> int:

@@ -130,5 +130,8 @@ def new_cache(config: Any) -> Any:
 
 
 def has_sliding_window(config: Any) -> bool:
-    """Whether some layers of a language model use sliding-window attention."""
-    return "sliding_attention" in (getattr(config, "layer_types", None) or [])
+    """Whether some layers of a language model use sliding-window attention; without layer types, all do or none."""
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        return getattr(config, "sliding_window", None) is not None
+    return "sliding_attention" in kinds

@@ -38,7 +38,7 @@ class LlavaOneVision(LocalVLM):
         received, keys = self._attention(module, inputs["hidden_states"], sizes) if attention else (None, None)
         return Encoded(out.pooler_output[0], received=received, keys=keys)
 
-    def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:  # noqa: ARG002
+    def positions(self, ids: Tensor, *encoded: Encoded) -> Tensor:  # noqa: ARG002
         """[1, T]: one after another."""
         return torch.arange(len(ids), device=ids.device)[None]
 

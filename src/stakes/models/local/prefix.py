@@ -60,7 +60,7 @@ def prefill_prefixes(
     Prefixes of one length are read together and different lengths separately: without padding no mask is needed, and
     without a mask no keys are copied for each head. The padding comes after, on the left of keys and values.
     """
-    language_model = model.model.language_model
+    language_model = model.get_decoder()
     prefixes = [prefix(prompt) for prompt in prompts]
     lengths = [len(one.embeds) for one in prefixes]
     by_length = sorted(set(lengths))

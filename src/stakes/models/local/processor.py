@@ -33,9 +33,12 @@ class Processor:
         """The image processor's arithmetic as a table, where it is one."""
         return learn_patch_table(self.images)
 
-    def ids(self, question: str, tokens: int) -> Tensor:
-        """[T] ids of the prompt with ``tokens`` image placeholders; a system prompt only if the template has one."""
-        content = [{"type": "image"}, {"type": "text", "text": question + SUFFIX}]
+    def ids(self, question: str, *tokens: int) -> Tensor:
+        """[T] ids of the prompt with so many placeholders for each image; a system prompt only if the template has one.
+
+        Images come first, the question after them.
+        """
+        content = [{"type": "image"}] * len(tokens) + [{"type": "text", "text": question + SUFFIX}]
         text = self.tokenizer.apply_chat_template(
             [{"role": "user", "content": content}],
             chat_template=self.template,
@@ -43,12 +46,13 @@ class Processor:
             tokenize=False,
         )
         ids = self.tokenizer(text)["input_ids"]
-        if ids.count(self.image_token_id) != 1:
-            raise BadInput(
-                f"a prompt has one image, but {question!r} has {ids.count(self.image_token_id)} placeholders"
-            )
-        at = ids.index(self.image_token_id)
-        return torch.tensor(ids[:at] + [self.image_token_id] * tokens + ids[at + 1 :])
+        found = ids.count(self.image_token_id)
+        if found != len(tokens):
+            images = "one image" if len(tokens) == 1 else f"{len(tokens)} images"
+            raise BadInput(f"a prompt has {images}, but {question!r} has {found} placeholders")
+        counts = iter(tokens)
+        repeated = [[one] * (next(counts) if one == self.image_token_id else 1) for one in ids]
+        return torch.tensor([one for some in repeated for one in some])
 
     def question_ids(self, question: str) -> Tensor:
         """[L] ids of the question alone."""

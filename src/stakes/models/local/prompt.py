@@ -1,22 +1,22 @@
 """Build the prompts of requests: encode the images, select tokens, and place the kept features between the words."""
 
-from collections.abc import Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from stakes.errors import BadInput, LedgerBreach
-from stakes.models.base import DEFAULT_SELECTOR, Request
-from stakes.models.local.image_cache import Encoded, OpenedImages, chunks_by_area, drop_pixels, open_all, open_once
+from stakes.models.base import Request
+from stakes.models.local.ahead import needs_attention, selector_of
+from stakes.models.local.attention import attention_rule
+from stakes.models.local.image_cache import Encoded, OpenedImages, open_once
 from stakes.models.local.prefix import selection_key
 from stakes.models.local.resources import Clock, explain_out_of_memory, image_that_fits
-from stakes.vision.deletion.exact import PromptTensors, Selection, upload, zero_mask
-from stakes.vision.selectors import make
-from stakes.vision.selectors.base import Scene, Selector, check_budget
+from stakes.vision.deletion.exact import PromptTensors, Selection, splice, upload, zero_mask
+from stakes.vision.selectors.base import Scene, check_budget
 from stakes.vision.selectors.layers import LayerSelector
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Job:
     """One request on its way to an answer.
 
     ``ids``: [T] of the unpruned prompt, on the host. ``inside``: the selector that drops inside the language model.
+    ``native``, ``encoder_tokens``, ``realised``: of all images together; ``image_tokens``: realised of each.
+    ``markers``: tokens that count for the images beside their features, and stay; among those three counts.
     ``prefix``: equal where prompts are equal up to their last visual token; None: not shared. ``spent``: ms by stage.
     """
 
@@ -41,82 +43,67 @@ class Job:
     realised: int
     prefix: Hashable
     spent: dict[str, float]
+    image_tokens: tuple[int, ...]
+    markers: int = 0
     prompt: PromptTensors = field(init=False)
+
+    @property
+    def feature_budget(self) -> int | None:
+        """The budget without the markers: how many features it pays for."""
+        return None if self.request.budget is None else self.request.budget - self.markers
+
+
+@dataclass
+class ImagePart:
+    """One image of a prompt: N features, of which ``selection`` keeps some; ``key``: equal where what is kept is.
+
+    ``native``, ``realised``: its tokens before and after, markers included.
+    """
+
+    native: int
+    encoded: Encoded
+    selection: Selection | None
+    inside: LayerSelector | None
+    realised: int
+    key: Hashable
+    spent: dict[str, float]
+
+    @property
+    def count(self) -> int:
+        """N, the features that the encoder emitted."""
+        return len(self.encoded.features)
+
+    @property
+    def kept(self) -> Tensor:
+        """[k] indices of the features that the selection keeps, on the host."""
+        return torch.arange(self.count) if self.selection is None else self.selection.indices.cpu()
+
+    def shown(self, values: Tensor, indices: Tensor) -> Tensor:
+        """[N, D] -> [k, D]: the rows at these indices, or the merged ones."""
+        merged = self.selection is not None and self.selection.merge is not None
+        if len(indices) == self.count and not merged:
+            return values
+        return self.selection.apply(values) if merged and self.selection is not None else values[indices]
 
 
 @dataclass
 class Draft:
-    """A job whose prompt is not built yet: N image tokens from column ``at`` on, of which ``selection`` keeps some."""
+    """A job whose prompt is not built yet; ``visual``: [T] bool, the columns of its images' features."""
 
     job: Job
-    at: int
-    encoded: Encoded
-    selection: Selection | None
+    parts: tuple[ImagePart, ...]
+    visual: Tensor
 
     @property
     def text(self) -> Tensor:
-        """[T - N] ids of the words around the image."""
-        return torch.cat((self.job.ids[: self.at], self.job.ids[self.at + len(self.encoded.features) :]))
+        """[T - N] ids of the words around the features, markers included."""
+        return self.job.ids[~self.visual]
 
     @property
-    def indices(self) -> Tensor:
-        """[k] indices of the image tokens in the prompt, on the host."""
-        if self.selection is None or self.job.request.mechanism == "zero-mask":
-            return torch.arange(len(self.encoded.features))
-        return self.selection.indices
-
-
-def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> dict[str, float]:
-    """Encode and rank the new images of a call together (fast path); returns milliseconds by stage.
-
-    Images whose selector needs encoder attention are encoded later, one by one.
-    """
-    clock = Clock(vlm.device)
-    _encode_new(vlm, requests, opened, clock)
-    drop_pixels(opened)
-    with clock("selector"), suppress(torch.OutOfMemoryError):  # what does not fit together is ranked one by one
-        _rank_ahead(vlm, requests, opened)
-    return dict(clock.spent)
-
-
-def _encode_new(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:
-    new = {}
-    with clock("host", wait=False):
-        for request, image in zip(requests, open_all(requests, vlm.family, opened), strict=True):
-            if not _needs_attention(_selector(request)) and vlm.cache.get(image.key, attention=False) is None:
-                new[image.key] = image
-    held = 0
-    with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
-        for chunk in chunks_by_area(list(new.values())):  # in the order of the requests
-            if 2 * held > vlm.cache.limit:  # more would push out images that were not used yet
-                break
-            chunk.sort(key=lambda one: one.key[1])  # pages of one size next to each other
-            encoded = vlm.encode_many(
-                [one.image for one in chunk], [one.key[2] for one in chunk], [one.pixels for one in chunk]
-            )
-            for image, one in zip(chunk, encoded, strict=True):
-                vlm.cache.put(image.key, one)
-                held += one.bytes
-
-
-def _rank_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> None:
-    """Rank the tokens of a call's images together, for selectors that look at nothing else."""
-    by_selector: dict[Selector, dict[Hashable, tuple[Scene, int]]] = {}
-    for request in requests:
-        selector = _selector(request) if request.mechanism == "deletion" else None
-        if not isinstance(selector, Selector) or not selector.together or request.budget is None:
-            continue
-        key = open_once(request, vlm.family, opened).key
-        encoded = vlm.cache.get(key, attention=False)
-        if encoded is None or request.budget > len(encoded.features):
-            continue
-        scenes = by_selector.setdefault(selector, {})
-        most = max(request.budget, scenes[key][1] if key in scenes else 0)
-        scenes[key] = (Scene(encoded.features, rankings=encoded.rankings), most)
-    for selector, scenes in by_selector.items():
-        new = [(scene, most) for scene, most in scenes.values() if len(scene.rankings.get(selector, ())) < most]
-        if new:
-            selector.rank_ahead([scene for scene, _ in new], [most for _, most in new])
+    def indices(self) -> list[Tensor]:
+        """By image, [k] indices of its features in the prompt, on the host."""
+        whole = self.job.request.mechanism == "zero-mask"
+        return [torch.arange(one.count) if whole else one.kept for one in self.parts]
 
 
 def prepare(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> list[Job]:
@@ -138,25 +125,65 @@ def prepare(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) 
 
 
 def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
+    if len(request.parts) > 1:
+        _check_several(vlm, request)
+    parts = tuple(_image_part(vlm, part, opened) for part in request.parts)
+    clock = Clock(vlm.device)
+    with clock("host", wait=False):
+        ids = vlm.ids(request.question, *(part.encoded for part in parts))
+        visual = ids == vlm.processor.image_token_id
+        found, count = int(visual.sum()), sum(part.count for part in parts)
+        if found != count:
+            raise LedgerBreach(f"a prompt has {found} image tokens for {count} features; give another question")
+        end = int(visual.nonzero()[-1])
+        before = tuple(ids[:end][~visual[:end]].tolist())
+    inside = parts[0].inside
+    shared = inside is None and not vlm.has_sliding_window and attention_rule(vlm.model) is None
+    spent = [clock.spent, *(part.spent for part in parts)]
+    job = Job(
+        request,
+        ids,
+        native=sum(part.native for part in parts),
+        encoder_tokens=sum(part.encoded.tokens for part in parts),
+        inside=inside,
+        realised=sum(part.realised for part in parts),
+        prefix=(tuple(part.key for part in parts), before) if shared else None,
+        spent={stage: sum(one.get(stage, 0.0) for one in spent) for stage in {key for one in spent for key in one}},
+        image_tokens=tuple(part.realised for part in parts),
+        markers=sum(part.encoded.markers for part in parts),
+    )
+    return Draft(job, parts, visual)
+
+
+def _check_several(vlm: "LocalVLM", request: Request) -> None:
+    if not vlm.several_images:
+        raise BadInput(f"a {vlm.model.config.model_type} is asked about one image here, not {len(request.parts)}")
+    if isinstance(selector := selector_of(request), LayerSelector):
+        raise BadInput(
+            f"selector {selector.name!r} drops inside the model, among the tokens of all images together, so an image "
+            "cannot have a budget of its own; use a selector that drops before it"
+        )
+
+
+def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> ImagePart:
+    """One image of a request, encoded, with the tokens that are kept."""
     clock = Clock(vlm.device)
     with clock("host", wait=False):
         fitted, image, key, _ = open_once(request, vlm.family, opened)
-    selector = _selector(request)
+    selector = selector_of(request)
     encoded = _encode_once(vlm, image, key, selector, clock)
-    count = len(encoded.features)
-    if fitted is not None and count != fitted.tokens:
-        raise LedgerBreach(f"an image fitted to {fitted.tokens} tokens at {image.size} took {count} in {vlm.family}")
-    with clock("host", wait=False):
-        ids = vlm.processor.ids(request.question, count)
-        before = tuple(takewhile(lambda one: one != vlm.processor.image_token_id, ids.tolist()))
+    count, markers = len(encoded.features), encoded.markers
+    if fitted is not None and encoded.tokens != fitted.tokens:
+        wanted = f"an image fitted to {fitted.tokens} tokens at {image.size}"
+        raise LedgerBreach(f"{wanted} took {encoded.tokens} in {vlm.family}")
     inside = selection = None
     realised = count
     kept: Hashable = "all"
     if selector is not None and request.budget is not None:
-        check_budget(request.budget, count)
+        budget = _feature_budget(request.budget, count, markers)
         _check_usable(vlm, selector, request)
         if isinstance(selector, LayerSelector):
-            inside, realised = selector, selector.left(count, request.budget, vlm.depth)
+            inside, realised = selector, selector.left(count, budget, vlm.depth)
         else:
             scene = Scene(
                 features=encoded.features,
@@ -167,28 +194,28 @@ def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
                 rankings=encoded.rankings,
             )
             with clock("selector", wait=selector not in encoded.rankings):
-                selection = selector.select(scene, request.budget)
+                selection = selector.select(scene, budget)
             if selection.merge is not None and request.mechanism == "zero-mask":
                 raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
             kept, realised = (request.mechanism, selection_key(selector, selection)), len(selection.indices)
-    native = count if fitted is None else fitted.native
-    prefix = None if inside is not None or vlm.has_sliding_window else (key, before, kept)
-    job = Job(request, ids, native, count, inside, realised, prefix, clock.spent)
-    return Draft(job, len(before), encoded, selection)
+            if request.mechanism == "deletion" and realised != budget:
+                raise LedgerBreach(f"deletion left {realised} visual tokens for a budget of {budget}")
+    native = encoded.tokens if fitted is None else fitted.native
+    return ImagePart(native, encoded, selection, inside, realised + markers, (key, kept), clock.spent)
 
 
-def _selector(request: Request) -> Any:
-    """The selector of the request; None where nothing is deleted."""
-    return make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
-
-
-def _needs_attention(selector: Any) -> bool:
-    return isinstance(selector, Selector) and selector.needs_encoder_attention
+def _feature_budget(budget: int, count: int, markers: int) -> int:
+    """The features that a budget pays for, beside the markers, which stay."""
+    check_budget(budget, count + markers)
+    if budget <= markers:
+        why = f"its {markers} markers count and stay; give at least {markers + 1}"
+        raise LedgerBreach(f"a budget of {budget} visual tokens holds none of this image's features: {why}")
+    return budget - markers
 
 
 def _encode_once(vlm: "LocalVLM", image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
     """The cached features of an image, with attention if the selector needs it, or new ones."""
-    attention = _needs_attention(selector)
+    attention = needs_attention(selector)
     encoded = vlm.cache.get(key, attention=attention)
     if encoded is None:
         doing = f"encoding an image of {image.width}x{image.height} pixels"
@@ -199,10 +226,13 @@ def _encode_once(vlm: "LocalVLM", image: Any, key: tuple[Any, ...], selector: An
 
 
 def _check_usable(vlm: "LocalVLM", selector: Any, request: Request) -> None:
-    if vlm.has_sliding_window:
+    if vlm.has_sliding_window and attention_rule(vlm.model) is None:
         raise BadInput(
-            "this checkpoint uses sliding-window attention, where deleting a token moves the window; use resolution"
+            "this checkpoint uses sliding-window attention with M-RoPE, whose positions do not count the columns of a "
+            "window, so deleting a token would move the window; use resolution"
         )
+    if isinstance(selector, LayerSelector) and vlm.refuses_in_model is not None:
+        raise BadInput(f"selector {selector.name!r} drops inside the model, and {vlm.refuses_in_model}; take another")
     if isinstance(selector, LayerSelector) and request.mechanism != "deletion":
         raise BadInput(f"selector {selector.name!r} drops inside the model; {request.mechanism} cannot use it")
     if selector.merges and request.mechanism == "zero-mask":
@@ -220,41 +250,51 @@ def _build_prompts(vlm: "LocalVLM", drafts: Sequence[Draft]) -> None:
     texts, kept = [draft.text for draft in drafts], [draft.indices for draft in drafts]
     words = vlm.model.get_input_embeddings()(upload(torch.cat(texts), vlm.device))
     by_draft = torch.split(words, [len(text) for text in texts])
-    on_device = torch.split(upload(torch.cat(kept), vlm.device), [len(one) for one in kept])
-    for draft, own_words, indices, own_indices in zip(drafts, by_draft, kept, on_device, strict=True):
-        prompt = _prompt(vlm, draft, own_words, indices, own_indices)
-        if draft.selection is not None and draft.job.request.mechanism == "zero-mask":
-            prompt = zero_mask(prompt, draft.selection)
-        elif draft.selection is not None:
+    flat = [one for own in kept for one in own]
+    on_device = iter(torch.split(upload(torch.cat(flat), vlm.device), [len(one) for one in flat]))
+    for draft, own_words, indices in zip(drafts, by_draft, kept, strict=True):
+        prompt = _prompt(vlm, draft, own_words, indices, [next(on_device) for _ in indices])
+        if draft.job.request.mechanism == "zero-mask":
+            prompt = zero_mask(prompt, Selection(_joined(draft.parts, [one.kept for one in draft.parts])))
+        else:
             _check_deletion(draft, prompt)
         draft.job.prompt = prompt
 
 
-def _prompt(vlm: "LocalVLM", draft: Draft, words: Tensor, indices: Tensor, on_device: Tensor) -> PromptTensors:
-    """A prompt of its [T - N, D] words and the [k] image tokens that stay, as ``delete`` would leave the whole one."""
-    at, count, ids = draft.at, len(draft.encoded.features), draft.job.ids
-    selection = draft.selection
-    whole = len(indices) == count and (selection is None or selection.merge is None)
+def _prompt(
+    vlm: "LocalVLM", draft: Draft, words: Tensor, indices: list[Tensor], on_device: list[Tensor]
+) -> PromptTensors:
+    """A prompt of its [T - N, D] words and the features that stay, as ``delete`` would leave the whole one.
 
-    def shown(values: Tensor) -> Tensor:
-        if whole:
-            return values
-        return values[on_device] if selection is None or selection.merge is None else selection.apply(values)
+    ``indices``: by image, the [k] of its features that stay, on the host and on the device.
+    """
+    parts, ids = draft.parts, draft.job.ids
 
-    features = shown(draft.encoded.features.to(words.dtype))
-    positions = vlm.positions(ids, draft.encoded)  # on the host: on a GPU this would synchronize a dozen times
-    columns = torch.cat((torch.arange(at), at + indices, torch.arange(at + count, len(ids))))
+    def shown(values: Iterable[Tensor]) -> Tensor:  # [N, D] of each image -> [sum of k, D]
+        return torch.cat([part.shown(*both) for part, *both in zip(parts, values, on_device, strict=True)])
+
+    positions = vlm.positions(ids, *(part.encoded for part in parts))  # on the host: it would synchronize a GPU
+    stays = ~draft.visual
+    stays[draft.visual.nonzero()[:, 0][_joined(parts, indices)]] = True
+    visual = draft.visual[stays]
     return PromptTensors(
-        embeds=torch.cat((words[:at], features, words[at:])),
-        positions=positions[:, columns],
-        visual=torch.arange(at, at + len(indices)),
+        embeds=splice(words, shown(part.encoded.features.to(words.dtype) for part in parts), visual),
+        positions=positions[:, stays],
+        visual=visual.nonzero()[:, 0],
         next_position=int(positions.max()) + 1,
-        deepstack=tuple(shown(level) for level in draft.encoded.deepstack),
+        deepstack=tuple(map(shown, zip(*(part.encoded.deepstack for part in parts), strict=True))),
     )
 
 
+def _joined(parts: Sequence[ImagePart], indices: Sequence[Tensor]) -> Tensor:
+    """Indices of the features of each image, as indices of all images' features together."""
+    starts = accumulate((part.count for part in parts), initial=0)
+    return torch.cat([start + own for start, own in zip(starts, indices, strict=False)])
+
+
 def _check_deletion(draft: Draft, prompt: PromptTensors) -> None:
-    deleted = len(draft.encoded.features) - prompt.tokens
-    budget = draft.job.request.budget
-    if prompt.tokens != budget or len(draft.job.ids) - len(prompt.embeds) != deleted:
-        raise LedgerBreach(f"deletion left {prompt.tokens} visual tokens for a budget of {budget}")
+    """The prompt lost what its images lost, and nothing else."""
+    shown = [len(part.kept) for part in draft.parts]
+    deleted = sum(part.count for part in draft.parts) - sum(shown)
+    if prompt.tokens != sum(shown) or len(draft.job.ids) - len(prompt.embeds) != deleted:
+        raise LedgerBreach(f"deletion left {prompt.tokens} visual tokens for {shown} in each image")

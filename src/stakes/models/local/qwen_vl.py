@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ class QwenVL(LocalVLM):
     Where that block uses windows (Qwen2.5-VL), the last block with attention over the whole image is read instead.
     """
 
+    several_images: ClassVar[bool] = True
     attention_block: int = -2
 
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
@@ -102,10 +103,10 @@ class QwenVL(LocalVLM):
         frames, rows, columns = inputs["image_grid_thw"][0].tolist()
         return inputs["pixel_values"], (frames, rows, columns)
 
-    def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
+    def positions(self, ids: Tensor, *encoded: Encoded) -> Tensor:
         """[3, T] M-RoPE: text counts on, an image spans (t, h, w) from where the text stopped."""
         kinds = (ids == self.processor.image_token_id).int()[None]
-        grid = torch.tensor([encoded.grid], device=ids.device)
+        grid = torch.tensor([one.grid for one in encoded], device=ids.device)
         positions, _ = self.model.model.get_rope_index(ids[None], mm_token_type_ids=kinds, image_grid_thw=grid)
         return torch.as_tensor(positions[:, 0])
 

@@ -12,6 +12,7 @@ import torch
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.deletion.exact import Batch
+from stakes.vision.geometry import family as named_family
 from stakes.vision.image.resize import fit
 
 STAGES = ("encoder", "selector", "prefill", "decode", "host")
@@ -84,6 +85,8 @@ def largest_that_fits(limit: int, attempt: Callable[[int], object]) -> int:
 
 def image_that_fits(model: Any, image: Any) -> str:
     """A budget by resolution at which the model's encoder can take a PIL image, as half a sentence."""
+    if (refusal := named_family(model.family).refusal) is not None:
+        return f"free some memory ({refusal})"
 
     def attempt(budget: int) -> None:
         with suppress(InfeasibleBudget):  # too small for this family, whatever the memory
@@ -103,7 +106,7 @@ def prompt_that_fits(model: Any, batch: Batch) -> str:
 
     def attempt(budget: int) -> None:
         embeds = batch.embeds.new_zeros(size, length - images + budget + model.max_new_tokens, width)
-        model.model.model.language_model(inputs_embeds=embeds, use_cache=True)
+        model.model.get_decoder()(inputs_embeds=embeds, use_cache=True)
 
     budget = largest_that_fits(images - 1, attempt)
     if budget == 0:

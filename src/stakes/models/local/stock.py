@@ -1,82 +1,56 @@
 """Any image-text-to-text model that transformers loads, by its own processor and stock ``generate``: resolution only.
 
 Nothing of the model is taken apart, so nothing is known of where its visual tokens stand, and none can be deleted. An
-image is resized to its budget, and the image's tokens in the prompt are counted: a count that is not the family's is an
-error, because every budget of that family would then be wrong. Requests are answered one by one.
+image is resized to its budget, or a parameter of its processor is set where resizing changes nothing, and the image's
+tokens in the prompt are counted: a count that is not the family's is an error, because every budget of that family
+would then be wrong. Requests are answered one by one.
 """
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stakes.errors import BadInput, LedgerBreach
-from stakes.models.base import MAX_NEW_TOKENS, SUFFIX, Answer, Request, confidence_of
+from stakes.errors import BadInput, InfeasibleBudget, LedgerBreach
+from stakes.models.base import MAX_NEW_TOKENS, Answer, Request, confidence_of
 from stakes.models.identity import ModelName
 from stakes.models.local.generate import cut_at_end, end_ids, token_logprobs
-from stakes.models.local.image_cache import OpenedImage, OpenedImages, open_once
+from stakes.models.local.image_cache import OpenedImages, open_once
 from stakes.models.local.resources import STAGES, Clock
+from stakes.models.local.stock_processor import StockProcessor
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
+from stakes.vision.geometry.menus import EngineSetting, menu, settings_of, supported
 from stakes.vision.geometry.patches import EdgePatches
-from stakes.vision.geometry.tiles import SplitTiles
+
+PARAMETERS = {"max_dynamic_patch": "max_patches"}  # names of vLLM's that are others in transformers
+ATTENTION = {"full_attention", "sliding_attention"}  # layers in which a deleted token is as good as masked
+
+
+def why_not_deletable(config: Any) -> str | None:
+    """Why no token can leave the decoder of a configuration without a trace; None where it can."""
+    kinds = sorted({*(getattr(config.get_text_config(), "layer_types", None) or ())} - ATTENTION)
+    if not kinds:
+        return None
+    if any("attention" in kind and kind != "linear_attention" for kind in kinds):
+        return f"has layers of {', '.join(kinds)}, whose masks are not known here"
+    return (
+        f"has layers of {', '.join(kinds)}, which carry a state from token to token: there a token that leaves also "
+        "changes the steps between those that stay, and no mask does the same"
+    )
 
 
 @dataclass(frozen=True)
-class StockProcessor:
-    """A processor of transformers: ``whole`` turns a conversation into a model's inputs."""
+class ShownImage:
+    """An image as the processor gets it. ``expected``: its tokens, None where the checkpoint may have other bounds."""
 
-    whole: Any
-
-    @property
-    def images(self) -> Any:
-        """Its image processor."""
-        return self.whole.image_processor
-
-    @property
-    def tokenizer(self) -> Any:
-        """Its tokenizer."""
-        return self.whole.tokenizer
-
-    @property
-    def template(self) -> str:
-        """Its chat template."""
-        return str(self.whole.chat_template)
-
-    def inputs(self, image: Any, question: str) -> Any:
-        """The inputs of one question about a PIL image, as a user of transformers would make them."""
-        content = [{"type": "image", "image": image}, {"type": "text", "text": question + SUFFIX}]
-        return self.whole.apply_chat_template(
-            [{"role": "user", "content": content}],
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            return_tensors="pt",
-        )
-
-
-def load_stock_processor(source: str, model_type: str) -> StockProcessor:
-    """The processor of a checkpoint, its images by PIL."""
-    from transformers import AutoProcessor
-
-    try:
-        whole: Any = AutoProcessor.from_pretrained(source, backend="pil")  # type: ignore[no-untyped-call]
-    except (ImportError, OSError, ValueError) as error:
-        if "torchvision" not in str(error).lower():
-            raise
-        raise BadInput(
-            f"{source!r} is a {model_type}, whose processor in transformers needs torchvision; install the torchvision "
-            "of this torch"
-        ) from error
-    if not isinstance(getattr(whole, "chat_template", None), str):
-        raise BadInput(f"{source!r} has no chat template, so no prompt can be built for it; add a chat_template.jinja")
-    if not hasattr(whole, "image_processor"):
-        raise BadInput(f"{source!r} is a {model_type}, whose processor takes no images")
-    return StockProcessor(whole)
+    image: Any
+    expected: int | None
+    native: int | None
 
 
 @dataclass
@@ -96,10 +70,17 @@ class StockVLM:
         device: torch.device = self.model.device
         return device
 
+    @cached_property
+    def menu(self) -> tuple[int, ...] | None:
+        """The budgets that a parameter of its processor can take, where resizing changes nothing; None: any."""
+        if named_family(self.family).refusal is None or "vllm" not in supported(self.family):
+            return None
+        return menu("vllm", self.family)
+
     def native_tokens(self, width: int, height: int, mechanism: str) -> int:
-        """Tokens of an image of this size with no budget."""
+        """Tokens of an image of this size with no budget; the largest entry of the menu, where there is one."""
         self._check_mechanism(mechanism)
-        return count_tokens(self.family, width, height)
+        return count_tokens(self.family, width, height) if self.menu is None else self.menu[-1]
 
     def reset_fast_path(self) -> None:
         """Nothing to free: there is no GPU engine for it."""
@@ -114,17 +95,19 @@ class StockVLM:
 
     def _check_mechanism(self, mechanism: str) -> None:
         if mechanism != "resolution":
+            kind, why = self.model.config.model_type, why_not_deletable(self.model.config)
             raise BadInput(
-                f"a {self.model.config.model_type} is run by stock generate, which keeps every visual token, so "
-                f"{mechanism} is not possible; give mechanism='resolution' (--mechanism resolution)"
+                f"a {kind} {why or 'is run by stock generate, which keeps every visual token'}, so {mechanism} is not "
+                "possible; give mechanism='resolution' (--mechanism resolution)"
             )
 
     def _answer(self, request: Request, opened: OpenedImages) -> Answer:
         clock = Clock(self.device)
         with clock("host"):
-            image = open_once(request, self.family, opened)
-            inputs = self.processor.inputs(image.image.convert("RGB"), request.question)
-            realised = self._count(inputs["input_ids"][0], image)
+            shown, setting = self._shown(request.parts, opened)
+            inputs = self.processor.inputs([one.image.convert("RGB") for one in shown], request.question, setting)
+            counts = self._count(inputs["input_ids"][0], shown, setting)
+            realised = sum(counts)
             inputs = inputs.to(self.device, self.model.dtype)
         with clock("decode"):  # generate reads the image and the prompt as well, and does not time them apart
             out = self.model.generate(
@@ -140,8 +123,8 @@ class StockVLM:
         decoded = cut_at_end([tokens.tolist()], [logprobs], end_ids(self.model), self.max_new_tokens, [])
         return Answer(
             text=self.processor.tokenizer.decode(decoded.tokens[0], skip_special_tokens=True).strip(),
-            native_tokens=realised if image.fitted is None else image.fitted.native,
-            budget=request.budget,
+            native_tokens=sum(one.native or count for one, count in zip(shown, counts, strict=True)),
+            budget=request.total_budget,
             realised_tokens=realised,
             truncated=decoded.truncated[0],
             timings={stage: clock.spent.get(stage, 0.0) for stage in STAGES},
@@ -149,44 +132,91 @@ class StockVLM:
             layer_tokens=float(realised),
             encoder_tokens=realised,
             confidence=confidence_of(decoded.logprobs[0]),
+            image_tokens=tuple(counts),
         )
 
-    def _count(self, ids: Tensor, image: OpenedImage) -> int:
-        """Visual tokens among the [T] ids of a prompt; they are those of ``fit``, or else of the family's formula.
-
-        Without a budget, a family with bounds of pixels is not compared: a checkpoint may have its own.
-        """
-        count = int(torch.isin(ids, self._image_ids).sum())
-        width, height = image.image.size
-        formula = named_family(self.family).formula
-        if isinstance(formula, SplitTiles):  # it counts markers as well, which other tokens of the prompt may equal
-            columns, rows = formula.tiles(width, height)
-            count += formula.tokens(width, height) - formula.per_tile * (rows * columns + 1)
-        if image.fitted is not None:
-            expected = image.fitted.tokens
-        elif named_family(self.family).factor is None:
-            expected = count_tokens(self.family, width, height)
-        else:
-            expected = count
-        if count != expected or count < 1:
-            raise LedgerBreach(
-                f"an image of {width}x{height} takes {expected} tokens in {self.family}, and this checkpoint's "
-                f"processor wrote {count}; give the --family that counts as it does"
+    def _shown(self, parts: Sequence[Request], opened: OpenedImages) -> tuple[list[ShownImage], dict[str, Any] | None]:
+        """The images of a request as the processor gets them, and its parameters where those realise the budget."""
+        budgets = [part.budget for part in parts]
+        if all(budget is None for budget in budgets) or named_family(self.family).refusal is None:
+            exact = named_family(self.family).factor is None
+            shown = []
+            for part in parts:
+                fitted, image, _, _ = open_once(part, self.family, opened)
+                if fitted is not None:
+                    shown.append(ShownImage(image, fitted.tokens, fitted.native))
+                else:
+                    shown.append(ShownImage(image, count_tokens(self.family, *image.size) if exact else None, None))
+            return shown, None
+        if self.menu is None:
+            raise BadInput(
+                f"a {self.model.config.model_type} takes a number of tokens that resizing does not change, and no "
+                f"parameter of its processor is known that does ({named_family(self.family).refusal}); leave the "
+                "budget out, or use a type whose tokens follow the size"
             )
-        return count
+        whole = [open_once(replace(part, budget=None), self.family, opened).image for part in parts]
+        setting = self._setting([image.size for image in whole], budgets)
+        tokens = [setting.formula.tokens(*image.size) for image in whole]
+        value = {PARAMETERS.get(key, key): number for key, number in setting.value.items()}
+        return [ShownImage(*both, self.menu[-1]) for both in zip(whole, tokens, strict=True)], value
+
+    def _setting(self, sizes: Sequence[tuple[int, int]], budgets: Sequence[int | None]) -> EngineSetting:
+        """The largest setting of the processor at which every image is within its budget."""
+        settings = settings_of("vllm", self.family, max(budget or 0 for budget in budgets))
+        counted = [(one, [one.formula.tokens(*size) for size in sizes]) for one in settings]
+        within = [
+            one
+            for one, tokens in counted
+            if all(budget is None or count <= budget for count, budget in zip(tokens, budgets, strict=True))
+        ]
+        if not within:
+            least = counted[0][1]
+            raise InfeasibleBudget(f"{self.family}: no setting is within {list(budgets)} tokens; the least is {least}")
+        return within[-1]
+
+    def _count(self, ids: Tensor, shown: Sequence[ShownImage], setting: dict[str, Any] | None) -> list[int]:
+        """Visual tokens of each image among the [T] ids of a prompt; ``expected`` where that is known.
+
+        Markers that the family counts are added: other tokens of the prompt may equal them.
+        """
+        visual = torch.isin(ids, self._image_ids)
+        markers = [self._markers(one, setting) for one in shown]
+        total = int(visual.sum()) + sum(markers)
+        starts = visual & ~torch.cat((visual.new_zeros(1), visual[:-1]))
+        lengths = torch.bincount(starts.cumsum(0)[visual] - 1).tolist()  # of each run of visual tokens
+        if len(lengths) == len(shown):
+            counts = [length + extra for length, extra in zip(lengths, markers, strict=True)]
+        elif len(shown) == 1:
+            counts = [total]
+        else:  # tiles, or images without a word between them
+            counts = [
+                count_tokens(self.family, *one.image.size) if one.expected is None else one.expected for one in shown
+            ]
+        expected = [count if one.expected is None else one.expected for one, count in zip(shown, counts, strict=True)]
+        if counts != expected or sum(counts) != total or total < 1:
+            sizes = ", ".join(f"{one.image.width}x{one.image.height}" for one in shown)
+            wrote = ", ".join(map(str, counts if counts != expected else [total]))
+            raise LedgerBreach(
+                f"an image of {sizes} takes {', '.join(map(str, expected))} tokens in {self.family}, and this "
+                f"checkpoint's processor wrote {wrote}; give the --family that counts as it does"
+            )
+        return counts
+
+    def _markers(self, shown: ShownImage, setting: dict[str, Any] | None) -> int:
+        """Tokens of the family's count that are no visual tokens."""
+        formula: Any = named_family(self.family).formula
+        if not hasattr(formula, "markers"):
+            return 0
+        if setting and "size" in setting:
+            formula = replace(formula, longest_edge=setting["size"]["longest_edge"])
+        return int(formula.markers(*shown.image.size))
 
     @cached_property
     def _image_ids(self) -> Tensor:
         """The ids of visual tokens; row breaks are among them where the family's formula counts them (Pixtral)."""
-        config, whole = self.model.config, self.processor.whole
-        named = ((config, "image_token_id"), (config, "image_token_index"), (whole, "image_token_id"))
-        ids = [one for holder, name in named if isinstance(one := getattr(holder, name, None), int)][:1]
-        if not ids:
-            raise BadInput(
-                f"a {config.model_type} does not say which token of its prompt stands for an image, so its visual "
-                "tokens cannot be counted"
-            )
+        ids = self.processor.image_ids(self.model.config)
         if isinstance(named_family(self.family).formula, EdgePatches):
-            breaks = (getattr(whole, name, None) for name in ("image_break_token_id", "image_end_token_id"))
+            names = ("image_break_token_id", "image_end_token_id")
+            breaks = (getattr(self.processor.whole, name, None) for name in names)
             ids += [one for one in breaks if isinstance(one, int)]
         return torch.tensor(ids)

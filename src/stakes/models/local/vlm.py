@@ -6,11 +6,12 @@ Questions on the same visual tokens share more: those tokens are read once for a
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,19 +21,20 @@ from stakes.models.base import MAX_NEW_TOKENS, Answer, Request, confidence_of
 from stakes.models.fast import ops_for
 from stakes.models.fast.decoder import FastDecoder
 from stakes.models.identity import ModelName
+from stakes.models.local.ahead import encode_ahead
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.image_cache import Encoded, EncodedCache, OpenedImages
 from stakes.models.local.kv_cache import has_sliding_window
 from stakes.models.local.prefix import SharedPrefixes, plan_batches, prefill_prefixes, suffix
 from stakes.models.local.processor import Processor
-from stakes.models.local.prompt import Job, encode_ahead, prepare
+from stakes.models.local.prompt import Job, prepare
 from stakes.models.local.resources import STAGES, Clock, explain_out_of_memory, prompt_that_fits
 from stakes.vision.deletion.exact import pack
 from stakes.vision.deletion.inside_layers import dropping
 
 
 @dataclass
-class LocalVLM:
+class LocalVLM(ABC):
     """A transformers model, its processor, and its cache of encoded images.
 
     ``batch_size``: prompts read at once. ``decode_size``: answers generated at once, where they share a prefix.
@@ -48,19 +50,24 @@ class LocalVLM:
     cache: EncodedCache = field(default_factory=EncodedCache)
     fast: bool | None = None
     named: ModelName | None = None
+    several_images: ClassVar[bool] = False  # whether a prompt may have more than one
     _lock: Any = field(default_factory=threading.RLock, repr=False)
 
+    @abstractmethod
     def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
         """The merged features of a PIL image; ``exact``: at its own size, which is a fitted one."""
-        raise NotImplementedError
 
     def encode_many(self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()) -> list[Encoded]:  # noqa: ARG002
         """Several images, in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
         return [self.encode(image, exact=one, attention=False) for image, one in zip(images, exact, strict=True)]
 
-    def positions(self, ids: Tensor, encoded: Encoded) -> Tensor:
-        """[T] ids -> [P, T] positions of the unpruned prompt."""
-        raise NotImplementedError
+    def ids(self, question: str, *encoded: Encoded) -> Tensor:
+        """[T] ids of the unpruned prompt, the image token at the column of each feature of its images."""
+        return self.processor.ids(question, *(len(one.features) for one in encoded))
+
+    @abstractmethod
+    def positions(self, ids: Tensor, *encoded: Encoded) -> Tensor:
+        """[T] ids -> [P, T] positions of the unpruned prompt; ``encoded``: its images in order."""
 
     @cached_property
     def fast_decoder(self) -> FastDecoder | None:
@@ -79,12 +86,17 @@ class LocalVLM:
     @property
     def depth(self) -> int:
         """Decoder layers of the language model."""
-        return len(self.model.model.language_model.layers)
+        return len(self.model.get_decoder().layers)
+
+    @property
+    def refuses_in_model(self) -> str | None:
+        """Why no selector can drop tokens inside the decoder; None where it can."""
+        return None
 
     @property
     def has_sliding_window(self) -> bool:
         """Whether some layers use sliding-window attention."""
-        return has_sliding_window(self.model.model.language_model.config)
+        return has_sliding_window(self.model.get_decoder().config)
 
     def reset_fast_path(self) -> None:
         """Free what the GPU engine holds; the next answer builds it again, on the device where the model is then."""
@@ -99,7 +111,8 @@ class LocalVLM:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._lock, torch.inference_mode():  # hooks sit on the one model: no two batches at once
             opened: OpenedImages = {}
-            ahead = encode_ahead(self, requests, opened) if self.fast_decoder is not None else {}
+            parts = [part for request in requests for part in request.parts]
+            ahead = encode_ahead(self, parts, opened) if self.fast_decoder is not None else {}
             jobs = prepare(self, requests, opened)
             for job in jobs:
                 for stage, ms in ahead.items():
@@ -146,7 +159,7 @@ class LocalVLM:
         inside = jobs[0].inside
         hooks: Any = nullcontext()
         if inside is not None:
-            hooks = dropping(self.model.model.language_model, batch, inside, [job.request.budget for job in jobs])
+            hooks = dropping(self.model.get_decoder(), batch, inside, [job.feature_budget for job in jobs])
         doing = f"reading {len(jobs)} prompts of up to {batch.embeds.shape[1]} tokens"
         ids, decoder = [job.ids for job in jobs], self.fast_decoder
         with (
@@ -159,12 +172,12 @@ class LocalVLM:
             else:
                 decoded = greedy(self.model, batch, ids, options)
         if drops is None:
-            averages = [float(job.prompt.tokens) for job in jobs]
+            averages = [float(job.prompt.tokens + job.markers) for job in jobs]
         else:
             for job, counts in zip(jobs, drops.counts, strict=True):
-                if counts[-1] != job.realised:
+                if counts[-1] + job.markers != job.realised:
                     raise LedgerBreach(f"{counts[-1]} visual tokens left the last drop for a budget of {job.realised}")
-            averages = [sum(counts) / len(counts) for counts in drops.counts]
+            averages = [job.markers + sum(counts) / len(counts) for job, counts in zip(jobs, drops.counts, strict=True)]
             clock.spent["selector"] += drops.selector_ms
             clock.spent["prefill"] -= drops.selector_ms
         return decoded, averages, {stage: ms / len(jobs) for stage, ms in clock.spent.items()}
@@ -173,15 +186,16 @@ class LocalVLM:
         return Answer(
             text=self.processor.tokenizer.decode(decoded.tokens[at], skip_special_tokens=True).strip(),
             native_tokens=job.native,
-            budget=job.request.budget,
+            budget=job.request.total_budget,
             realised_tokens=job.realised,
             truncated=decoded.truncated[at],
             timings={stage: job.spent.get(stage, 0.0) + spent.get(stage, 0.0) for stage in STAGES},
-            input_tokens=job.prompt.tokens,
+            input_tokens=job.prompt.tokens + job.markers,
             layer_tokens=layer_tokens,
             encoder_tokens=job.encoder_tokens,
             confidence=confidence_of(decoded.logprobs[at]),
             logprobs=tuple(decoded.logprobs[at]),
+            image_tokens=job.image_tokens,
         )
 
 

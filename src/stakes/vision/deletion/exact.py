@@ -12,6 +12,7 @@ after the *unpruned* sequence, so deleting a token is the same function as hidin
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -73,6 +74,24 @@ class Batch:
     next_positions: Tensor
     lengths: list[int]
     deepstack: tuple[Tensor, ...] = ()
+
+
+def splice(words: Tensor, features: Tensor, visual: Tensor) -> Tensor:
+    """[W, D] words and [k, D] features in the order of the prompt: ``visual`` [W + k] bool, on the host.
+
+    Slices are put together, one for each run of columns of a kind: nothing is sent to the device. Features of several
+    images, and words between the parts of one image, are more runs.
+    """
+    changes = (visual[1:] != visual[:-1]).nonzero()[:, 0] + 1
+    edges = [0, *changes.tolist(), len(visual)]
+    sources = {True: features, False: words}
+    used = {True: 0, False: 0}
+    parts = []
+    for start, end in pairwise(edges):
+        kind = bool(visual[start])
+        parts.append(sources[kind][used[kind] : used[kind] + end - start])
+        used[kind] += end - start
+    return torch.cat(parts)
 
 
 def delete(prompt: PromptTensors, selection: Selection) -> PromptTensors:

@@ -157,16 +157,24 @@ def causal_mask(valid: Tensor, queries: int, implementation: str, dtype: torch.d
     """
     if "flash" in implementation:
         return None if bool(valid.all()) else valid
-    if implementation not in ("sdpa", "eager"):
-        raise BadInput(f"in-model selectors run with eager, sdpa or flash attention, not {implementation!r}")
     length = valid.shape[1]
     column = torch.arange(length, device=valid.device)
     row = column[length - queries :, None]
     # A padding row sees itself, so that no row is empty (an empty softmax is NaN); no other row sees padding.
     allowed = (valid[:, None, None, :] & (column <= row)) | (column == row)
+    return explicit_mask(allowed, implementation, dtype)
+
+
+def explicit_mask(allowed: Tensor, implementation: str, dtype: torch.dtype) -> Tensor:
+    """[B, 1, queries, L] of what each query sees, as the attention implementation takes it."""
+    if implementation not in ("sdpa", "eager"):
+        raise BadInput(
+            f"tokens that see less than all before them need eager or sdpa attention, not {implementation!r}"
+        )
     if implementation == "sdpa":
         return allowed
-    return torch.zeros(allowed.shape, dtype=dtype, device=valid.device).masked_fill(~allowed, torch.finfo(dtype).min)
+    hidden = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+    return hidden.masked_fill(~allowed, torch.finfo(dtype).min)
 
 
 def _now(tensor: Tensor) -> float:

@@ -11,6 +11,9 @@ A family that is not in the data is described by its numbers, wherever a name ma
     family("tile=448,tiles=6,per_tile=256")                            # InternVL's
     family("per_image=729")                                            # the same for every image
     family("like=lfm2-vl,most=4")                                      # a known family with other numbers
+    family("path/to/checkpoint")                                       # the numbers in its files (``checkpoint``)
+
+Other packages offer families by the entry points ``stakes.families``: a ``Family``, or such a description.
 """
 
 import json
@@ -19,14 +22,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
+from stakes import plugins
 from stakes.errors import UnknownFamily
+from stakes.vision.geometry.checkpoint import described
 from stakes.vision.geometry.factor import Factor
 from stakes.vision.geometry.patches import BudgetPatches, EdgePatches, Fixed, Gemma4, NavitPatches, PaddedPatches
 from stakes.vision.geometry.tiles import AnyRes, AspectTiles, CropTiles, DetailTiles, SplitTiles
 from stakes.vision.geometry.views import CanvasTiles, FitTiles, MaskedTiles, PageTiles, Slices, ThumbnailTiles
+
+GROUP = "stakes.families"
 
 
 class Formula(Protocol):
@@ -119,9 +127,36 @@ def family(name: str) -> Family:
         return known[name]
     if isinstance(name, str) and "=" in name:
         return _described(name)
+    if isinstance(name, str) and name and Path(name).is_dir():
+        return replace(_described(described(name)), source=f"the files of {Path(name).name}")
+    if isinstance(name, str) and name in plugins.installed(GROUP):
+        return _plugin(name)
     near = next((one for one in known if _same_but_for_spelling(str(name), one)), None)
     hint = f"did you mean {near!r}?" if near else f"stakes families lists the known ones, or describe it as {_EXAMPLE}"
     raise UnknownFamily(f"unknown family {name!r}; {hint}")
+
+
+def family_identity(name: str) -> dict[str, str]:
+    """The package and the source of a family that another package offers; empty for every other."""
+    if name in families() or "=" in name or name not in plugins.installed(GROUP):
+        return {}
+    return plugins.identity(name, GROUP)
+
+
+def offered_families() -> dict[str, Family]:
+    """The families of other packages; a name that is shipped, or offered twice, is an error."""
+    for name in plugins.installed(GROUP):
+        plugins.check_clash(name, GROUP, shipped=name in families())
+    return {name: family(name) for name in plugins.installed(GROUP)}
+
+
+def _plugin(name: str) -> Family:
+    """The family that another package offers under this name, as a ``Family`` or as a description."""
+    offered = plugins.load(name, GROUP)
+    made = _described(offered) if isinstance(offered, str) and "=" in offered else offered
+    if not isinstance(made, Family):
+        raise UnknownFamily(f"the family {name} must be a Family or a description such as {_EXAMPLE}, not {offered!r}")
+    return replace(made, name=name, documented=True)
 
 
 _EXAMPLE = '"patch=14,merge=2,min_pixels=3136,max_pixels=12845056"'

@@ -155,6 +155,11 @@ class SplitTiles:
         columns, rows = self.tiles(width, height)
         return self.per_tile + 3 + rows * ((self.per_tile + 2) * columns + 1)
 
+    def markers(self, width: int, height: int) -> int:
+        """How many of them stand for no part of the image."""
+        columns, rows = self.tiles(width, height)
+        return 3 + rows * (2 * columns + 1)
+
 
 def _with_long_side(width: int, height: int, long: int) -> tuple[int, int]:
     aspect = width / height

@@ -77,6 +77,10 @@ class FitTiles:
         count = min(enlarging)[1] if enlarging else -max(scales)[1]
         return (self.per_tile + 1) * (count * (count > 1) + 1)
 
+    def markers(self, width: int, height: int) -> int:
+        """How many of them stand for no part of the image."""
+        return self.tokens(width, height) // (self.per_tile + 1)
+
 
 @cache
 def _grids(most: int) -> list[tuple[int, int]]:
@@ -140,14 +144,24 @@ class ThumbnailTiles:
 
     def tokens(self, width: int, height: int) -> int:
         """Tokens that the processor writes for one image."""
+        tiles, whole = self._parts(width, height)
+        return (self.tile // self.factor) ** 2 * tiles + whole + self.markers(width, height)
+
+    def markers(self, width: int, height: int) -> int:
+        """How many of them stand for no part of the image."""
+        tiles, _ = self._parts(width, height)
+        return tiles + 1 if tiles else 0
+
+    def _parts(self, width: int, height: int) -> tuple[int, int]:
+        """Tiles, 0 where the image is not cut, and the squares of the whole image."""
         square = self.factor**2
         bounds = self.fewest * square, self.most_single * square
         columns, rows = bounded_grid(width, height, self.factor, *bounds, least=1)
         sides = (max(self.factor // 2, round(side / self.factor) * self.factor) for side in (width, height))
         if math.prod(sides) <= self.most_single * square * self.tolerance:
-            return columns * rows
+            return 0, columns * rows
         i, j = AspectTiles(self.tile, self.most, least=self.least).tiles(width, height)
-        return ((self.tile // self.factor) ** 2 + 1) * i * j + 1 + columns * rows
+        return i * j, columns * rows
 
 
 @dataclass(frozen=True)
@@ -191,6 +205,11 @@ class Slices:
         w, h = (max(round(side / n) * n, n) / n for side, n in ((width, columns), (height, rows)))
         one = self._view(w, h, enlarge=True)
         return self._view(width, height, enlarge=False) + columns * rows * (one + 2) + rows - 1
+
+    def markers(self, width: int, height: int) -> int:
+        """How many of them stand for no part of the image."""
+        columns, rows = self.slices(width, height)
+        return 2 * columns * rows + rows - 1 if columns else 0
 
     def _view(self, width: float, height: float, enlarge: bool) -> int:
         if self.queries:

@@ -11,6 +11,7 @@ sequence; ``deletion.inside_layers.dropping`` does the rest.
 """
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -61,7 +62,7 @@ class LayerView:
 
 
 @dataclass(frozen=True)
-class LayerSelector:
+class LayerSelector(ABC):
     """Drops tokens at its stages. Override ``stages`` and ``choose``; an own ``__post_init__`` must call this one.
 
     ``count``: what a budget counts, the tokens ``left`` after the last drop or their mean over all ``layers``.
@@ -82,13 +83,13 @@ class LayerSelector:
         """Whether kept tokens absorb others; merged tokens count as tokens."""
         return False
 
+    @abstractmethod
     def stages(self, native: int, budget: int, depth: int) -> tuple[Stage, ...]:
         """Where and how far to drop in a decoder of ``depth`` layers; the last ``keep`` is the budget."""
-        raise NotImplementedError
 
+    @abstractmethod
     def choose(self, view: LayerView, keep: int) -> Selection:
         """Which ``keep`` of the view's n visual tokens stay: indices 0..n-1 into ``view.visual``."""
-        raise NotImplementedError
 
     def plan(self, native: int, budget: int, depth: int) -> tuple[Stage, ...]:
         """``stages``, checked: ascending layers inside the decoder, counts that never grow, the budget at the end."""

@@ -1,0 +1,79 @@
+"""Encode and rank the images of a call together, before their prompts are built (fast path)."""
+
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stakes.models.base import DEFAULT_SELECTOR, Request
+from stakes.models.local.image_cache import OpenedImages, chunks_by_area, drop_pixels, open_all, open_once
+from stakes.models.local.resources import Clock
+from stakes.vision.selectors import make
+from stakes.vision.selectors.base import Scene, Selector
+
+if TYPE_CHECKING:
+    from stakes.models.local.vlm import LocalVLM
+
+
+def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> dict[str, float]:
+    """Encode and rank the new images of a call together (fast path); returns milliseconds by stage.
+
+    Images whose selector needs encoder attention are encoded later, one by one.
+    """
+    clock = Clock(vlm.device)
+    _encode_new(vlm, requests, opened, clock)
+    drop_pixels(opened)
+    with clock("selector"), suppress(torch.OutOfMemoryError):  # what does not fit together is ranked one by one
+        _rank_ahead(vlm, requests, opened)
+    return dict(clock.spent)
+
+
+def _encode_new(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:
+    new = {}
+    with clock("host", wait=False):
+        for request, image in zip(requests, open_all(requests, vlm.family, opened), strict=True):
+            if not needs_attention(selector_of(request)) and vlm.cache.get(image.key, attention=False) is None:
+                new[image.key] = image
+    held = 0
+    with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
+        for chunk in chunks_by_area(list(new.values())):  # in the order of the requests
+            if 2 * held > vlm.cache.limit:  # more would push out images that were not used yet
+                break
+            chunk.sort(key=lambda one: one.key[1])  # pages of one size next to each other
+            encoded = vlm.encode_many(
+                [one.image for one in chunk], [one.key[2] for one in chunk], [one.pixels for one in chunk]
+            )
+            for image, one in zip(chunk, encoded, strict=True):
+                vlm.cache.put(image.key, one)
+                held += one.bytes
+
+
+def _rank_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> None:
+    """Rank the tokens of a call's images together, for selectors that look at nothing else."""
+    by_selector: dict[Selector, dict[Hashable, tuple[Scene, int]]] = {}
+    for request in requests:
+        selector = selector_of(request) if request.mechanism == "deletion" else None
+        if not isinstance(selector, Selector) or not selector.together or request.budget is None:
+            continue
+        key = open_once(request, vlm.family, opened).key
+        encoded = vlm.cache.get(key, attention=False)
+        if encoded is None or request.budget > len(encoded.features):
+            continue
+        scenes = by_selector.setdefault(selector, {})
+        most = max(request.budget, scenes[key][1] if key in scenes else 0)
+        scenes[key] = (Scene(encoded.features, rankings=encoded.rankings), most)
+    for selector, scenes in by_selector.items():
+        new = [(scene, most) for scene, most in scenes.values() if len(scene.rankings.get(selector, ())) < most]
+        if new:
+            selector.rank_ahead([scene for scene, _ in new], [most for _, most in new])
+
+
+def selector_of(request: Request) -> Any:
+    """The selector of the request; None where nothing is deleted."""
+    return make(request.selector or DEFAULT_SELECTOR) if request.mechanism != "resolution" else None
+
+
+def needs_attention(selector: Any) -> bool:
+    """Whether the selector looks at the encoder's attention."""
+    return isinstance(selector, Selector) and selector.needs_encoder_attention

@@ -182,12 +182,12 @@ def ask(address: str, question: Question, streamed: bool) -> tuple[str, int, boo
     return words.strip(), int(reply.headers["x-stakes-attempts"]), review == "yes"
 
 
-def part_one(url: str, count: int, folder: Path) -> list[str]:
+def part_one(url: str, count: int, folder: Path, transformers: bool = True) -> list[str]:
     """Answers, attempts and tokens through the gateway against the simulation; what differs."""
     asked = questions(count)
     with load(url, max_new_tokens=MOST_TOKENS, concurrency=4, empty="answer", logprobs=True) as behind:
         offline = answers(behind, asked)
-    local = answers(load("embedded", max_new_tokens=MOST_TOKENS), asked)
+    local = answers(load("embedded", max_new_tokens=MOST_TOKENS), asked) if transformers else offline
     options = thresholds(asked, offline)
     print("options: " + "; ".join(f"{tier} {option}" for tier, option in options.items()), flush=True)
     expected = [simulate(options[q.tier], both) for q, both in zip(asked, offline, strict=True)]
@@ -221,7 +221,8 @@ def part_one(url: str, count: int, folder: Path) -> list[str]:
     twice = sum(attempts == 2 for _, attempts, _ in found)
     print(f"{count} requests, {twice} asked twice, {close} within {NEAR} of a threshold, {seconds:.0f} s")
     print(f"answer, attempts and review as simulated by vLLM: {same['vLLM']} of {count - close}")
-    print(f"answer and attempts as simulated by transformers: {same['transformers']} of {count - close}")
+    if transformers:
+        print(f"answer and attempts as simulated by transformers: {same['transformers']} of {count - close}")
     print(f"tokens: gateway {state['tokens_spent']:.0f}, simulated {sum(one[2] for one in expected)}", flush=True)
     return problems
 
@@ -232,6 +233,7 @@ def main() -> None:
     parser.add_argument("--engine", help="a command that serves CHECKPOINT on PORT")
     parser.add_argument("--url", help="a server that runs already, such as http://127.0.0.1:8000/v1")
     parser.add_argument("--requests", type=int, default=200, help="in each part (default 200)")
+    parser.add_argument("--skip-transformers", action="store_true", help="simulate by vLLM alone")
     given = parser.parse_args()
     from benchmarks.escalation_total import part_two
 
@@ -246,7 +248,7 @@ def main() -> None:
         folders = [Path(name) / part for part in ("one", "two")]
         for folder in folders:
             folder.mkdir()
-        problems = part_one(url, given.requests, folders[0])
+        problems = part_one(url, given.requests, folders[0], not given.skip_transformers)
         problems += part_two(url, given.requests, folders[1])
         print(*(problems or ["all held"]), sep="\n")
         if problems:

@@ -34,7 +34,7 @@ import httpx
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.gateway import free_port
 
-from stakes.budgets.options.tier_plan import Escalation, Option
+from stakes.budgets.options.tier_plan import Escalation, TierOption
 from stakes.data import synthetic
 from stakes.models import load
 from stakes.models.base import CONFIDENCE, Answer, Request
@@ -87,17 +87,17 @@ def answers(model: Any, asked: Sequence[Question]) -> list[tuple[Answer, Answer]
     return list(zip(*both, strict=True))
 
 
-def thresholds(asked: Sequence[Question], offline: Sequence[tuple[Answer, Answer]]) -> dict[str, Option]:
+def thresholds(asked: Sequence[Question], offline: Sequence[tuple[Answer, Answer]]) -> dict[str, TierOption]:
     """The median confidence of each tier's first attempts."""
     options = {}
     for tier, (first, second) in BUDGETS.items():
         sure = [a.confidence or 0.0 for q, (a, _) in zip(asked, offline, strict=True) if q.tier == tier]
         below = round(statistics.median(sure), 4)
-        options[tier] = Option(first, Escalation(to=second, below=below), review_below=below)
+        options[tier] = TierOption(first, Escalation(to=second, below=below), review_below=below)
     return options
 
 
-def simulate(option: Option, both: tuple[Answer, Answer]) -> tuple[str, int, int, bool]:
+def simulate(option: TierOption, both: tuple[Answer, Answer]) -> tuple[str, int, int, bool]:
     """Text, attempts, tokens and review of one question."""
     first, second = both
     if option.next_budget(first.confidence) is None:
@@ -106,14 +106,14 @@ def simulate(option: Option, both: tuple[Answer, Answer]) -> tuple[str, int, int
     return second.text, 2, tokens, option.flags(second.confidence)
 
 
-def near(option: Option, both: tuple[Answer, Answer]) -> bool:
+def near(option: TierOption, both: tuple[Answer, Answer]) -> bool:
     """Whether a confidence is so close to the threshold that rounding decides."""
     assert option.escalate is not None
     return any(abs((one.confidence or 0.0) - option.escalate.below) < NEAR for one in both)
 
 
 @contextmanager
-def serving(upstream: str, options: dict[str, Option], mean: int, burst: int | None, folder: Path) -> Iterator[str]:
+def serving(upstream: str, options: dict[str, TierOption], mean: int, burst: int | None, folder: Path) -> Iterator[str]:
     """``stakes serve`` with this policy; its address. The log is ``gateway.log``."""
     tiers = {
         tier: {"cost": {"high": 5, "low": 1}[tier], "budget": option.budget, "review_below": option.review_below,

@@ -23,7 +23,7 @@ from benchmarks.budget_engine import Engine
 from benchmarks.budget_traffic import Asked
 from benchmarks.escalation_engine import BUDGETS, Question, controller, questions, serving
 
-from stakes.budgets.options.tier_plan import Escalation, Option
+from stakes.budgets.options.tier_plan import Escalation, TierOption
 
 SMALL_MEAN, SECONDS = 240, 3
 
@@ -84,7 +84,7 @@ def part_two(url: str, count: int, folder: Path) -> list[str]:
     """The hard total under failures and clients that leave; what was exceeded."""
     engine, flaky, dice = Engine(url), Flaky(url, seed=2), random.Random(3)
     begun_with, problems, ends = engine.count(), [], Counter[str]()
-    options = {tier: Option(first, Escalation(to=to, below=0.97)) for tier, (first, to) in BUDGETS.items()}
+    options = {tier: TierOption(first, Escalation(to=to, below=0.97)) for tier, (first, to) in BUDGETS.items()}
     burst = SECONDS * max(option.most_tokens - SMALL_MEAN for option in options.values())
     closest, texts, images = burst, 0, 0.0
     asked = [replace(q, tier="high") if n < 2 * count // 3 else q for n, q in enumerate(questions(count))]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from stakes.aliases import with_new_options
-from stakes.commands import data, signal
+from stakes.commands import corrections, data, signal
 from stakes.commands.calibrate import calibrate
 from stakes.commands.demo import demo
 from stakes.commands.doctor import doctor
@@ -41,6 +41,7 @@ app.command()(tokens)
 app.command()(families)
 app.add_typer(data.app, name="data")
 app.add_typer(signal.app, name="signal")
+app.add_typer(corrections.app, name="corrections")
 app.command()(calibrate)
 app.command()(evaluate)
 app.command()(serve)

@@ -82,7 +82,7 @@ def test_policies_are_the_same_when_tiers_and_budgets_are() -> None:
         ({"max_harm": {"low": -0.1}}, "max_harm.low: .*greater than or equal to 0"),
         ({"max_harm": 0.15}, "max_harm"),
         ({"trim": True}, "trim is true, which this version of stakes cannot do; set it to null"),
-        ({"confidence": "mean_logprob"}, "confidence: Input should be 'geometric mean token probability' or 'OCR line score'"),
+        ({"confidence": "mean_logprob"}, "confidence: Input should be 'geometric mean token"),
         ({"tiers": {}}, "tiers"),
         ({"tiers": {"high": {"cost": -1, "budget": 5}}}, "tiers.high.cost"),
         ({"tiers": {"high": {"cost": 5, "budget": 0}}}, "tiers.high.budget"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.evaluation.oracle import Oracle, write_samples
 
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.budgets.policy import Policy
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.certify.certificate import Certification
@@ -19,6 +20,10 @@ from stakes.signals import KeywordRule
 
 COSTS = {"high": 5.0, "low": 1.0}
 GRID = (100, 200, 300, 400)
+
+
+def fixed(budgets: dict[str, int]) -> dict[str, TierOption]:
+    return {tier: TierOption(budget) for tier, budget in budgets.items()}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +51,7 @@ def test_it_is_the_cost_of_the_label_at_the_budget_of_the_reading(samples: list[
     tiers = {one.id: one.tier for one in samples}
     readings = {sample: "low" if i % 3 == 0 else tier for i, (sample, tier) in enumerate(tiers.items())}
     budgets = {"high": 400, "low": 100}
-    served = as_served(outcomes, budgets, readings, COSTS)
+    served = as_served(outcomes, fixed(budgets), readings, COSTS)
     at = {(outcome.sample, outcome.budget): outcome for outcome in outcomes}
     lost = sum(COSTS[tiers[s]] * (not at[s, budgets[readings[s]]].correct) for s in tiers)
     assert served.cwe == pytest.approx(lost / sum(COSTS[tier] for tier in tiers.values()))
@@ -63,10 +68,10 @@ def test_it_is_the_cost_of_the_label_at_the_budget_of_the_reading(samples: list[
     share = (served.tokens - below[0]) / (above[0] - below[0])
     even = (1 - share) * below[1] + share * above[1]
     assert served.uniform == pytest.approx(even / sum(COSTS[tier] for tier in tiers.values())), "at the same tokens"
-    same = as_served(outcomes, budgets, tiers, COSTS)
+    same = as_served(outcomes, fixed(budgets), tiers, COSTS)
     assert (same.cwe, same.tokens, same.agreement) == (served.by_label, served.label_tokens, 1.0)
     with pytest.raises(BadInput, match="not every sample was answered"):
-        as_served(outcomes, {"high": 350, "low": 100}, tiers, COSTS)
+        as_served(outcomes, fixed({"high": 350, "low": 100}), tiers, COSTS)
 
 
 def test_a_certificate_by_labels_states_that_it_is_of_named_tiers(

@@ -15,7 +15,7 @@ from stakes.experiments.results import PaperResults
 
 DOCS = Path(__file__).parents[2] / "docs"
 FILES = sorted((DOCS / "results").glob("*.json"))
-PAGES = ["results.md", "appendix.md", "paper.md", "dev/reader.md"]
+PAGES = ["escalation.md", "results.md", "appendix.md", "paper.md", "dev/reader.md"]
 
 
 def prose(page: str) -> str:

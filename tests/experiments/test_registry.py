@@ -29,7 +29,7 @@ def test_the_tables_are_those_of_the_paper_its_open_cells_and_receipts() -> None
     assert set(TABLES) == {
         "within-task", "cross-task", "frontier", "curves", "cross-dataset", "invariance", "mixed", "proportional",
         "diagnostics", "metrics", "labels", "latency", "map", "models", "receipts", "signals",
-        "selector-curves", "tiers", "both-gaps",
+        "selector-curves", "tiers", "both-gaps", "escalation",
     }  # fmt: skip
     assert all(len(line) > 15 and not line.endswith(".") for line in TABLES.values())
     with pytest.raises(BadInput, match="there is no table 'nine'; choose one of both-gaps, cross-dataset"):

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from stakes.budgets.curve import MOST_TOKENS, Curve, above_floor
-from stakes.budgets.options.tier_plan import Decision, Option, Share, TierPlan, Tokens
+from stakes.budgets.options.tier_plan import Decision, Share, TierOption, TierPlan, Tokens
 from stakes.budgets.per_request import PerRequestPlan
 from stakes.errors import BadInput
 from stakes.files import write_whole
@@ -146,7 +146,7 @@ class Policy(BaseModel):
                 )
 
     @property
-    def options(self) -> dict[str, Option]:
+    def options(self) -> dict[str, TierOption]:
         """What each tier does."""
         return {name: plan.option for name, plan in self.tiers.items()}
 

@@ -7,6 +7,7 @@
 1. measure   answer the samples at every budget, or adaptively          ``measure.measure``
 2. fit       estimate each tier's error curve                           ``estimators.fit``
 3. choose    the budgets that minimize cost-weighted error              ``estimators.choose``
+             or options, where these beat them                          ``escalation.step.options_step``
 4. certify   choose on a quarter of the documents, guarantee on others  ``certify.certificate.certify``
 
 Adaptive sampling, certification and per-request costs are values in ``CalibrationOptions``. The policy depends on the
@@ -21,30 +22,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from stakes.budgets.curve import Curve, budgets_to_measure
+from stakes.budgets.curve import budgets_to_measure
 from stakes.budgets.digests import calibration_digests, sealed
 from stakes.budgets.harm import Limits, check_limits
 from stakes.budgets.plan import check_feasible, make_plan
-from stakes.budgets.policy import Policy, TierPlan
+from stakes.budgets.policy import Policy
 from stakes.budgets.uniform import largest_within
 from stakes.calibration.adaptive.sampler import AdaptiveSampling
 from stakes.calibration.by_document import ByDocument, by_document
 from stakes.calibration.certify.certificate import Certificate, Certification, certify, check_certifiable
 from stakes.calibration.certify.drift import disagreements
+from stakes.calibration.escalation.step import OptionRequest, OptionStep, options_step
 from stakes.calibration.estimators import DEFAULT, ChosenBudgets, Terms, check_estimator, choose
 from stakes.calibration.holdout import HeldOut, held_out
 from stakes.calibration.measure import Measurement, choosing_part, measure, questions_by_label
 from stakes.calibration.per_request import calibrate_per_request, errors_by_label
 from stakes.calibration.reading import DEFAULT as DEFAULT_SIGNAL
 from stakes.calibration.reading import SettledTiers, check_tiers, default_signal, settle_tiers, usable_labels
-from stakes.calibration.result import Calibration
+from stakes.calibration.result import Calibration, tier_plans
 from stakes.data.sample import Sample, read_samples
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.runner import RunOptions
 from stakes.evaluation.samples import answerable, basis_of, prepare_samples
 from stakes.models import VLM, load
-from stakes.models.identity import family_of, menu_of, model_name
+from stakes.models.identity import family_of, menu_of, model_name, statistic_of
 from stakes.signals import Signal, to_dict
 from stakes.signals.named import named_signal
 from stakes.tiers import expected_costs
@@ -65,6 +67,8 @@ class CalibrationOptions:
     """Choose on a quarter of the documents, certify on the others, and ship only what holds."""
     max_harm: float | Limits | None = None
     """How much the error of a tier, or of each, may rise over uniform at the same tokens (``budgets.harm``)."""
+    beside_budgets: OptionRequest = field(default_factory=OptionRequest)
+    """Second attempts and review, considered beside fixed budgets."""
     per_request: bool = False
     """Spend by each request's expected cost. The samples' tiers must be labels; the signal predicts them."""
     run: RunOptions = field(default_factory=RunOptions)
@@ -182,13 +186,14 @@ def _calibrate(
     outcomes, adaptive = measured.outcomes, measured.adaptive
     tables = by_document(outcomes, costs, labels)
     chosen = ChosenBudgets(adaptive.budgets, adaptive.fitted) if adaptive else choose(tables, terms, estimator)
-    certificate = _certificate(tables, chosen, costs, mean_budget, options, sampling)
+    step = _options(measured, tables, terms, costs, labels, options)
+    certificate = step.certificate or _certificate(tables, chosen, costs, mean_budget, options, sampling)
     if certificate is not None:
         certificate = replace(certificate, unit="group" if any(sample.group for sample in samples) else "document")
     shipped = chosen.budgets if certificate is None else certificate.budgets
     basis = basis_of(model)
     # Drift monitoring compares a VLM's answers at both budgets: adaptive sampling lacks some, and legibility has none.
-    monitored = adaptive is None and basis != "legibility"
+    differ = disagreements(outcomes, shipped) if adaptive is None and basis != "legibility" else {}
     curves = tables.curves()
     policy = Policy(
         model=model_name(model),
@@ -201,9 +206,8 @@ def _calibrate(
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
         max_harm=limits,
-        tiers=_tier_plans(
-            costs, questions, shipped, curves, chosen.curves, disagreements(outcomes, shipped) if monitored else {}
-        ),
+        confidence=statistic_of(model) if step.options else None,
+        tiers=step.plans(tier_plans(costs, questions, shipped, curves, chosen.curves, differ)),
         signal=to_dict(signal),
         estimator=estimator,
         certificate=None if certificate is None else certificate.record(),
@@ -227,8 +231,31 @@ def _calibrate(
         held_out=check,
         why_not_held_out=why_not,
         certificate=certificate,
+        beside_budgets=step,
         adaptive=adaptive,
         request_errors=errors_by_label(policy, samples, chosen.curves) if options.per_request else None,
+    )
+
+
+def _options(
+    measured: Measurement,
+    tables: ByDocument,
+    terms: Terms,
+    costs: Mapping[str, float],
+    labels: Mapping[str, str] | None,
+    options: CalibrationOptions,
+) -> OptionStep:
+    """Second attempts and review beside fixed budgets."""
+    request, goal = options.beside_budgets, options.certification
+    reason = "per-request costs give each request a budget" if options.per_request else ""
+    if measured.adaptive is not None:
+        reason = "adaptive sampling does not ask every question at every budget"
+    if reason and request.required:
+        raise BadInput(f"second attempts and review cannot be considered: {reason}; choose one")
+    if reason:
+        return OptionStep(why_not=reason)
+    return options_step(
+        measured.outcomes, tables, terms, costs, labels, request, estimator=options.estimator, certification=goal
     )
 
 
@@ -246,29 +273,6 @@ def _certificate(
     goal, estimator, floor = replace(options.certification, max_harm=options.max_harm), options.estimator, options.floor
     made, made_on = (None, ()) if sampling is None else (chosen, sampling.chosen_on)
     return certify(tables, costs, mean_budget, goal, estimator=estimator, floor=floor, chosen=made, chosen_on=made_on)
-
-
-def _tier_plans(
-    costs: Mapping[str, float],
-    questions: Mapping[str, Mapping[str, int]],
-    budgets: Mapping[str, int],
-    curves: Mapping[str, Curve],
-    fitted: Mapping[str, Curve],
-    disagreement: Mapping[str, float],
-) -> dict[str, TierPlan]:
-    expected = expected_costs(questions, costs)
-    return {
-        tier: TierPlan(
-            cost=costs[tier],
-            budget=budgets[tier],
-            curve=curve,
-            fitted=None if fitted[tier] == curve else fitted[tier],
-            disagreement=disagreement.get(tier),
-            expected_cost=None if expected[tier] == costs[tier] else expected[tier],
-            questions=dict(questions[tier]),
-        )
-        for tier, curve in curves.items()
-    }
 
 
 def _held_out(

@@ -116,6 +116,11 @@ def evaluate(
 ) -> Evaluation:
     """Spend the policy's total in every arm and compare; the log resumes like a calibration's."""
     options = options or EvaluationOptions()
+    if not policy.fixed:
+        raise BadInput(
+            "arms are fixed budgets of one total, and this policy asks again or hands over where an answer is unsure; "
+            "its evidence is in the file, and stakes reproduce escalation compares such policies"
+        )
     setting = options.setting or policy_setting(policy)
     if setting.mechanism != policy.mechanism:
         raise BadInput(f"the policy was calibrated by {policy.mechanism}; evaluate it by that, not {setting.mechanism}")

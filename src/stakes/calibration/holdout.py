@@ -19,6 +19,7 @@ from stakes.budgets.curve import Curve
 from stakes.budgets.curve_files import curves_from_outcomes
 from stakes.budgets.frontier import frontier
 from stakes.budgets.harm import Limits, check_limits
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.budgets.uniform import largest_within
 from stakes.calibration.by_document import by_document
 from stakes.calibration.estimators import Terms, choose
@@ -131,12 +132,12 @@ class AsServed:
 
 def as_served(
     outcomes: Sequence[Outcome],
-    budgets: Mapping[str, int],
+    options: Mapping[str, TierOption],
     readings: Mapping[str, str],
     costs: Mapping[str, float],
     labels: Mapping[str, str] | None = None,
 ) -> AsServed:
-    """``outcomes``: every sample at every budget; ``readings``: a sample's tier by the signal.
+    """``outcomes``: every sample at every budget; ``readings``: a sample's tier by the signal. Review is not counted.
 
     ``labels``: the true tier of each sample; None: the outcomes' own tier.
     """
@@ -145,16 +146,25 @@ def as_served(
     grid = sorted({outcome.budget for outcome in outcomes})
     prices = [costs[tier] for tier in labels.values()]
     try:
-        read = [answers[sample, budgets[readings[sample]]] for sample in labels]
-        named = [answers[sample, budgets[tier]] for sample, tier in labels.items()]
-        even = [[answers[sample, budget] for sample in labels] for budget in grid]
+        read = [_attempts(answers, sample, options[readings[sample]]) for sample in labels]
+        named = [_attempts(answers, sample, options[tier]) for sample, tier in labels.items()]
+        even = [[[answers[sample, budget]] for sample in labels] for budget in grid]
     except KeyError as missing:
         raise BadInput(f"not every sample was answered at every budget that is served ({missing} is missing)") from None
-    by_reading, by_label, *by_budget = (cwe([a.correct for a in arm], prices) for arm in (read, named, *even))
-    tokens = _mean_tokens(read)
-    uniform = float(np.interp(tokens, [_mean_tokens(arm) for arm in even], by_budget))
+    by_reading, by_label, *by_budget = (cwe([a[-1].correct for a in arm], prices) for arm in (read, named, *even))
+    tokens, label_tokens, *grid_tokens = (
+        sum(outcome.spent for attempts in arm for outcome in attempts) / len(arm) for arm in (read, named, *even)
+    )
+    uniform = float(np.interp(tokens, grid_tokens, by_budget))
     agreed = sum(readings[sample] == tier for sample, tier in labels.items()) / len(labels)
-    return AsServed(agreed, by_reading, by_label, uniform, tokens, _mean_tokens(named))
+    return AsServed(agreed, by_reading, by_label, uniform, tokens, label_tokens)
+
+
+def _attempts(answers: Mapping[tuple[str, int], Outcome], sample: str, option: TierOption) -> list[Outcome]:
+    """The attempts at a question, the last of which is returned."""
+    first = answers[sample, option.budget]
+    second = option.next_budget(first.confidence)
+    return [first] if second is None else [first, answers[sample, second]]
 
 
 def estimate_served(

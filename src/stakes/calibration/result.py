@@ -1,7 +1,7 @@
 """The result of a calibration: the policy, the curves that it rests on, and the checks that were made."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -9,14 +9,16 @@ from typing import Any
 from stakes.budgets.curve import Curve
 from stakes.budgets.harm import HarmReport, harm_report
 from stakes.budgets.plan import Plan
-from stakes.budgets.policy import Policy
+from stakes.budgets.policy import Policy, TierPlan
 from stakes.calibration.adaptive.sampler import AdaptiveResult
 from stakes.calibration.certify.certificate import Certificate
+from stakes.calibration.escalation.step import OptionStep
 from stakes.calibration.holdout import AsServed, HeldOut, as_served, estimate_served
 from stakes.calibration.reading import SignalTraining
 from stakes.errors import BadInput
 from stakes.evaluation.runner import Run
 from stakes.evaluation.samples import Excluded
+from stakes.tiers import expected_costs
 
 VEGA_LITE = "application/vnd.vegalite.v5+json"
 
@@ -46,6 +48,8 @@ class Calibration:
     why_not_held_out: str = ""
     certificate: Certificate | None = None
     """Where one was requested: the policy has its budgets, chosen on a quarter of the documents, not the plan's."""
+    beside_budgets: OptionStep = field(default_factory=OptionStep)
+    """Second attempts and review: why not considered, why not taken, or what ships and the evidence for it."""
     adaptive: AdaptiveResult | None = None
     """With adaptive sampling: the decision, and on how many of the answers."""
     served: AsServed | None = None
@@ -57,7 +61,12 @@ class Calibration:
 
     @cached_property
     def harm(self) -> HarmReport | None:
-        """Tiers whose error rises by more than 25 points over uniform, and what a limit would cost; None: none does."""
+        """Tiers whose error rises by more than 25 points over uniform, and what a limit would cost; None: none does.
+
+        Not of a policy with thresholds, whose tiers have no single budget.
+        """
+        if not self.policy.fixed:
+            return None
         return harm_report(self.fitted, self.plan, self.policy.floor, self.policy.budgets, self.request_errors)
 
     @property
@@ -67,8 +76,12 @@ class Calibration:
 
     @property
     def spent(self) -> int:
-        """Tokens that the policy's budgets come to over all samples."""
-        return sum(self.plan.counts[tier] * budget for tier, budget in self.policy.budgets.items())
+        """Tokens that the policy's budgets come to over all samples; second attempts as on held-out documents."""
+        tokens = {
+            tier: plan.budget if plan.evidence is None else plan.evidence.tokens
+            for tier, plan in self.policy.tiers.items()
+        }
+        return round(sum(self.plan.counts[tier] * mean for tier, mean in tokens.items()))
 
     def by_labels(self, readings: Mapping[str, str], *, known: bool = True) -> "Calibration":
         """The same where its tiers are labels, with how the signal reads each sample instead.
@@ -97,7 +110,7 @@ class Calibration:
         tiers = {outcome.sample: outcome.tier for outcome in outcomes}
         readings, labels = (tiers, other) if by_reading else (other, tiers)
         if self.adaptive is None:
-            return as_served(outcomes, policy.budgets, readings, policy.costs, labels)
+            return as_served(outcomes, policy.options, readings, policy.costs, labels)
         pairs = [(readings[sample], labels[sample]) for sample in tiers]
         return estimate_served(self.fitted, policy.budgets, pairs, policy.costs, by_reading=by_reading)
 
@@ -160,6 +173,7 @@ class Calibration:
             "estimator": self.policy.estimator,
             "fitted": {tier: asdict(curve) for tier, curve in self.fitted.items()},
             "certificate": self.policy.certificate,
+            "beside_budgets": self.beside_budgets.record(),
             "adaptive": None if self.adaptive is None else self.adaptive.record(),
             "plan": self.plan.record(),
             "harm": None if self.harm is None else self.harm.record(),
@@ -180,3 +194,27 @@ class Calibration:
                 "per_second": self.run.answered / self.run.seconds if self.run.seconds else 0.0,
             },
         }
+
+
+def tier_plans(
+    costs: Mapping[str, float],
+    questions: Mapping[str, Mapping[str, int]],
+    budgets: Mapping[str, int],
+    curves: Mapping[str, Curve],
+    fitted: Mapping[str, Curve],
+    disagreement: Mapping[str, float],
+) -> dict[str, TierPlan]:
+    """The tiers of a policy with fixed budgets."""
+    expected = expected_costs(questions, costs)
+    return {
+        tier: TierPlan(
+            cost=costs[tier],
+            budget=budgets[tier],
+            curve=curve,
+            fitted=None if fitted[tier] == curve else fitted[tier],
+            disagreement=disagreement.get(tier),
+            expected_cost=None if expected[tier] == costs[tier] else expected[tier],
+            questions=dict(questions[tier]),
+        )
+        for tier, curve in curves.items()
+    }

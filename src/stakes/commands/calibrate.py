@@ -73,6 +73,20 @@ def calibrate(
     ] = None,
     confidence: Confidence = None,
     ceiling: Ceilings = None,
+    escalate: Annotated[
+        bool | None,
+        typer.Option(
+            help="Ask again with more tokens where an answer is unsure. Default: considered where answers have a "
+            "confidence, and taken where it wins on held-out documents. Of a server, --escalate asks for logprobs."
+        ),
+    ] = None,
+    review_cost: Annotated[
+        float | None,
+        typer.Option(
+            help="What it costs when a person checks an answer, in units of --cost. Unsure answers are then flagged "
+            "where that is cheaper; --ceiling is of the answers that are not."
+        ),
+    ] = None,
     per_request: Annotated[
         bool,
         typer.Option(
@@ -100,15 +114,19 @@ def calibrate(
     Example: stakes calibrate samples.jsonl --certify --confidence 0.95 --ceiling high=0.10
     Example: stakes calibrate samples.jsonl --certify --max-per-document 4
     Example: stakes calibrate samples.jsonl --max-harm 0.15
+    Example: stakes calibrate samples.jsonl --no-escalate
+    Example: stakes calibrate samples.jsonl --cost high=20 --cost low=1 --review-cost 2
     Example: stakes calibrate samples.jsonl --per-request --signal learned:signal.json
     Example: stakes calibrate samples.jsonl --adaptive --certify
     Example: stakes calibrate samples.jsonl --endpoint http://127.0.0.1:8000/v1 --family qwen3-vl --key-env MY_KEY
     """
     from stakes.budgets.curve import budgets_to_measure
     from stakes.calibration import calibrate as steps
+    from stakes.calibration.escalation.step import OptionRequest
     from stakes.calibration.estimators import DEFAULT
     from stakes.calibration.reading import settle_tiers
     from stakes.commands.calibrate_summary import format_adaptive, format_per_request, print_calibration
+    from stakes.data.corrections import note_on_corrections
     from stakes.evaluation.fingerprint import Setting
     from stakes.evaluation.progress import Progress
     from stakes.evaluation.runner import RunOptions
@@ -127,6 +145,7 @@ def calibrate(
         sampling=sampling,
         certification=certification,
         max_harm=parse_harm(max_harm, costs),
+        beside_budgets=OptionRequest(escalate, review_cost),
         per_request=per_request,
     )
     log = calibration_log(output) if log is None else log
@@ -146,9 +165,11 @@ def calibrate(
         "" if by_label else inputs.note_on_labels(read, prepared),
         "" if tiers.training else inputs.note_on_reading(tiers.signal, [sample.prompt for sample in prepared]),
         format_joined(prepared),
+        note_on_corrections(prepared),
     ]
     inputs.print_notes(*notes)
     right = tiers.agreement(prepared)
+    source = source.with_logprobs() if options.beside_budgets.required else source
     with source.open() as model, _explained(budgets, mean_budget, model, mechanism):
         run = RunOptions(Progress(sys.stderr, "calibrate"), workers(model))
         result = steps.calibrate_settled(tiers, model, costs, mean_budget, log, replace(options, run=run))

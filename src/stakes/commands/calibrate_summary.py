@@ -13,6 +13,7 @@ from stakes.commands.output import format_by_tier, print_table
 from stakes.commands.plan_summary import print_plan
 
 if TYPE_CHECKING:
+    from stakes.budgets.options.tier_plan import OptionEvidence
     from stakes.budgets.policy import Policy
     from stakes.calibration.adaptive.sampler import AdaptiveResult
     from stakes.calibration.reading import SignalTraining
@@ -89,6 +90,8 @@ def print_calibration(
     if found.certificate is None:  # a certificate splits the documents differently and would show another number
         _print_held_out(found)
     print_shipped(found)
+    for line in format_options(found):
+        typer.echo(line)
     native, spent = found.native_tokens, found.spent
     typer.echo(
         f"At full resolution these questions take {native:,} visual tokens; under the policy {spent:,}, "
@@ -113,6 +116,42 @@ def print_calibration(
     for line in format_served(found):
         typer.echo(line)
     typer.echo(f"Policy in {output}, answers in {log}.")
+
+
+def format_options(found: Calibration) -> Iterator[str]:
+    """What came of second attempts and review, as sentences."""
+    step = found.beside_budgets
+    if step.verdict is None:
+        if step.why_not:
+            yield f"Second attempts were not considered: {step.why_not}."
+        return
+    if not step.options:
+        yield f"Second attempts and review: {step.verdict.why}."
+        return
+    yield (
+        f"Options ship, chosen on {step.verdict.chosen_on} documents and judged on the other {step.verdict.judged_on}: "
+        f"{step.verdict.why}."
+    )
+    for tier, option in step.options.items():
+        yield f"  {tier}: {option}. {format_evidence(found.policy.tiers[tier].evidence)}"
+    if found.certificate is not None:
+        yield from (f"{ceiling}." for ceiling in found.certificate.review_ceilings.values())
+
+
+def format_evidence(evidence: "OptionEvidence | None") -> str:
+    """What an option did on held-out documents, in one sentence."""
+    if evidence is None:
+        return ""
+    asked = f"{evidence.tokens:.0f} tokens per question, {evidence.escalated:.1%} asked twice"
+    if evidence.error is None:
+        return f"{asked}, every answer flagged."
+    bound = (
+        "no bound" if evidence.upper is None else f"at most {evidence.upper:.1%} with {evidence.level:.4g} confidence"
+    )
+    if not evidence.flagged:
+        return f"{asked}; {evidence.error:.1%} wrong, {bound}."
+    passed = f"of the unflagged answers {evidence.error:.1%} are wrong, {bound}"
+    return f"{asked}; {passed}; {evidence.flagged:.1%} go to a person."
 
 
 def format_served(found: Calibration) -> Iterator[str]:

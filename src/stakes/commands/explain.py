@@ -44,7 +44,9 @@ def explain(
         rules = Policy.load(policy)
         use_signal(rules, signal, undecided)
         reader = rules.reader
-        record = {**asdict(rules.decide(prompt, task)), "policy": rules.fingerprint}
+        decision = rules.decide(prompt, task)
+        escalate = None if decision.escalate is None else decision.escalate.model_dump()
+        record = {**asdict(decision), "escalate": escalate, "policy": rules.fingerprint}
     record = {"question": prompt.question, **record, "fields": dict(_fields(reader, prompt))}
     if as_json:
         print_json(record)
@@ -58,6 +60,8 @@ def explain(
         typer.echo("budget       none: give a policy with --policy to see it")
     else:
         typer.echo(f"budget       {record['budget']} visual tokens")
+        if not decision.option.fixed:
+            typer.echo(f"option       {decision.option} (by confidence)")
         typer.echo(f"cost         {record['cost']:g} for a wrong answer")
 
 

@@ -12,7 +12,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -90,6 +90,10 @@ class ModelSource:
         if named.family is not None:
             options |= {"family": named.family}
         return cls(named.endpoint or named.name, options, stated=False, family=policy.family)
+
+    def with_logprobs(self) -> "ModelSource":
+        """The same; a server is also asked for log-probabilities, from which confidences are computed."""
+        return replace(self, options={**self.options, "logprobs": True}) if _is_address(self.name) else self
 
     def defaults(self, name: str) -> Mapping[str, Any]:
         """The options of another name for this model: of the same one, or of another server."""

@@ -101,7 +101,7 @@ def print_policy_differs(policy: "Policy") -> None:
         why = "; with per-request costs it gives each question a budget of its own"
     elif policy.certificate is not None:
         why = ", as certified: those were chosen on a quarter of the documents, or are uniform"
-    typer.echo(f"The policy itself serves {format_by_tier(policy.budgets)}{why}.")
+    typer.echo(f"The policy itself serves {format_by_tier(policy.options)}{why}.")
 
 
 def _draw(plan: "Plan", curves: "Mapping[str, Curve]", fitted: "Mapping[str, Curve]") -> None:

@@ -79,6 +79,19 @@ def sign_flip(net: Sequence[int]) -> float:
     return min(1.0, max(least, 2 * float(chance[: (int(sizes.sum()) - observed) // 2 + 1].sum())))
 
 
+def holm(ps: Sequence[float]) -> list[float]:
+    """Holm's correction: each p-value adjusted so that all tests together keep the level, in the order given.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [0.0] * len(ps), 0.0
+    for rank, at in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[at]))
+        adjusted[at] = largest
+    return adjusted
+
+
 @dataclass(frozen=True)
 class Discordant:
     """Pairs that two arms answer differently: ``b`` wrong → right, ``c`` right → wrong, and the exact p.
@@ -172,8 +185,21 @@ def cwe_gain(
     first, second, weight = _flags("before", before), _flags("after", after), _costs(costs)
     _same_length(first, second, weight)
     saved = weight * (second.astype(float) - first.astype(float))  # cost that `after` no longer pays, per sample
+    return cost_gain(saved, weight, documents, level=level, resamples=resamples, seed=seed)
+
+
+def cost_gain(
+    saved: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    documents: Sequence[Hashable] | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Gain:
+    """``sum(saved) / sum(weight)`` with a BCa interval, from the cost that each sample saves and its cost at stake."""
     if documents is not None:
-        _same_length(first, documents)
+        _same_length(saved, documents)
         unit = np.unique([str(d) for d in documents], return_inverse=True)[1]
         saved, weight = (np.bincount(unit, column).astype(float) for column in (saved, weight))
     value = float(saved.sum() / weight.sum())

@@ -25,7 +25,7 @@ from stakes.errors import BadInput
 from stakes.legibility.answer_locations import MARGINS, AnswerLocation, find_locations, read_at
 from stakes.legibility.engine import Engine, TextLine, engine_identity
 from stakes.legibility.page_cache import Box, PageCache, as_pixels, user_cache
-from stakes.models.base import Answer, Mechanism, Request
+from stakes.models.base import OCR_CONFIDENCE, Answer, Mechanism, Request
 from stakes.models.identity import ModelName
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry import tokens_as_sent
@@ -41,6 +41,7 @@ class Legibility:
     """A model that only reads; ``basis`` labels everything that is measured with it."""
 
     basis = BASIS
+    statistic = OCR_CONFIDENCE
     named: ModelName | None = None
 
     def __init__(
@@ -55,8 +56,14 @@ class Legibility:
         self._boxes: dict[str, list[Box]] = {}
 
     def identity(self) -> dict[str, str]:
-        """Engine, weights, rules, and the family, whose geometry decides the sizes."""
-        return {"basis": BASIS, "family": self.family, **engine_identity(), "rules": RULES}
+        """Engine, weights, rules, the confidence, and the family, whose geometry decides the sizes."""
+        return {
+            "basis": BASIS,
+            "family": self.family,
+            **engine_identity(),
+            "rules": RULES,
+            "confidence": OCR_CONFIDENCE,
+        }
 
     def native_tokens(self, width: int, height: int, mechanism: Mechanism) -> int:
         """The tokens of an image of this size without a budget."""
@@ -130,6 +137,7 @@ class Legibility:
                     input_tokens=tokens,
                     layer_tokens=float(tokens),
                     encoder_tokens=tokens,
+                    confidence=reading.score,
                 )
             )
         return answers

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from stakes.errors import BadInput
-from stakes.models.base import Mechanism
+from stakes.models.base import CONFIDENCE, Mechanism, Statistic
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import ActuatorName
@@ -83,6 +83,12 @@ def menu_of(model: Any) -> tuple[int, ...] | None:
     """The budgets that the model's engine can take, ascending, where these are few; None where any can be."""
     entries = getattr(model, "menu", None)
     return None if entries is None else tuple(entries)
+
+
+def statistic_of(model: Any) -> Statistic:
+    """Of what the model's confidences are; a model that uses another than the usual one has it in its identity too."""
+    own: Statistic = getattr(model, "statistic", CONFIDENCE)
+    return own
 
 
 def identity(model: Any) -> dict[str, str]:

@@ -107,7 +107,7 @@ def describe_uniform(judged: Evaluation, policy: Policy) -> str:
     """What the uniform arm gives each image, and why that may differ from the policy's mean budget."""
     counts = judged.comparison.read_as
     size, tokens = sum(counts.values()), judged.plan.total / sum(counts.values())
-    budgets = f"budgets ({', '.join(f'{tier} {budget}' for tier, budget in policy.budgets.items())})"
+    budgets = f"budgets ({', '.join(f'{tier} {budget}' for tier, budget in policy.options.items())})"
     own = "decisions for each question" if judged.plan.per_request else budgets
     uniform = f"Uniform gives every image {tokens:.0f} tokens, the mean of the policy's own {own} here"
     if abs(tokens - policy.mean_budget) < 1:

@@ -139,7 +139,7 @@ def motivation_svg(run: MeasuredRun) -> str:
 def framework_svg(run: MeasuredRun) -> str:
     """The two stages, with this run's own numbers in their boxes."""
     policy, counts = run.policy, run.counts
-    budgets = ", ".join(f"{tier} {budget}" for tier, budget in list(policy.budgets.items())[:4])
+    budgets = ", ".join(f"{tier} {budget}" for tier, budget in list(policy.options.items())[:4])
     grid = sorted({b for curve in run.curves.values() for b in curve.budgets})
     offline = [
         ("labelled questions", f"{sum(counts.values())} in {len(counts)} tiers"),

@@ -7,7 +7,7 @@ import pytest
 
 from stakes import BadInput, Curve, Policy
 from stakes.budgets.digests import edited_parts, sealed
-from stakes.budgets.options.tier_plan import Escalation, Option, OptionEvidence
+from stakes.budgets.options.tier_plan import Escalation, OptionEvidence, TierOption
 from stakes.budgets.policy import TierPlan
 from stakes.models.base import CONFIDENCE
 
@@ -23,15 +23,19 @@ def _policy(**high: object) -> Policy:
 
 
 def test_an_unsure_answer_is_asked_again_and_a_sure_one_stands() -> None:
-    option = Option(304, Escalation(to=576, below=0.9))
+    option = TierOption(304, Escalation(to=576, below=0.9))
     assert [option.next_budget(confidence) for confidence in (0.899, 0.9, 1.0, None)] == [576, None, None, 576]
-    assert (option.most_tokens, Option(304).most_tokens) == (880, 304)
-    assert Option(304).next_budget(None) is None
+    assert (option.most_tokens, TierOption(304).most_tokens) == (880, 304)
+    assert TierOption(304).next_budget(None) is None
 
 
 def test_an_answer_without_a_confidence_is_reviewed_where_the_tier_has_review() -> None:
-    assert [Option(304, review_below=0.6).flags(confidence) for confidence in (0.59, 0.6, None)] == [True, False, True]
-    assert not Option(304).flags(None)
+    assert [TierOption(304, review_below=0.6).flags(confidence) for confidence in (0.59, 0.6, None)] == [
+        True,
+        False,
+        True,
+    ]
+    assert not TierOption(304).flags(None)
 
 
 def test_a_policy_with_thresholds_survives_a_round_trip_and_decides_by_them(tmp_path: Path) -> None:
@@ -44,7 +48,7 @@ def test_a_policy_with_thresholds_survives_a_round_trip_and_decides_by_them(tmp_
     assert again == policy
     assert again.tiers == policy.tiers
     decision = again.decide("What is the invoice total?")
-    assert decision.option == Option(304, Escalation(to=576, below=0.9), 0.6)
+    assert decision.option == TierOption(304, Escalation(to=576, below=0.9), 0.6)
     assert again.decide("Who signed the letter?").option.fixed
 
 

@@ -1,6 +1,6 @@
 """A tier's option, and its plan in a policy: a fixed budget, or two attempts, each with or without review.
 
-    option = Option(304, Escalation(to=576, below=0.9), review_below=0.6)
+    option = TierOption(304, Escalation(to=576, below=0.9), review_below=0.6)
     option.next_budget(0.72)          # 576: the first answer is unsure, so the question is asked again
     option.next_budget(0.95)          # None: the first answer stands
     option.flags(0.41)                # True: a person reviews the final answer
@@ -37,7 +37,7 @@ class Escalation(BaseModel):
 
 
 @dataclass(frozen=True)
-class Option:
+class TierOption:
     """One thing that a tier can do; ``budget`` is that of the first attempt."""
 
     budget: int
@@ -86,7 +86,8 @@ class OptionEvidence(BaseModel):
     flagged: Share
     error: Share | None
     """None where every answer was flagged."""
-    upper: Share
+    upper: Share | None
+    """None where no bound can be given: every answer was flagged, or few documents hold many of the questions."""
     level: Share
 
 
@@ -124,9 +125,9 @@ class TierPlan(BaseModel):
         return self
 
     @property
-    def option(self) -> Option:
+    def option(self) -> TierOption:
         """What the tier does."""
-        return Option(self.budget, self.escalate, self.review_below)
+        return TierOption(self.budget, self.escalate, self.review_below)
 
     @property
     def chosen_at(self) -> float:
@@ -154,6 +155,6 @@ class Decision:
     review_below: float | None = None
 
     @property
-    def option(self) -> Option:
+    def option(self) -> TierOption:
         """What happens to the question: its attempts, and whether a person reviews its answer."""
-        return Option(self.budget, self.escalate, self.review_below)
+        return TierOption(self.budget, self.escalate, self.review_below)

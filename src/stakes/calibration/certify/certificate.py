@@ -96,6 +96,9 @@ class Certificate:
     unit: Literal["document", "group"] = "document"
     harm: Mapping[str, HarmBound] = field(default_factory=dict)
     """By tier with a harm limit: the rise of its error over uniform at the budgets that were tested."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Where tiers have thresholds (``certify.options``): what each does; errors are then of unflagged answers."""
+    review_ceilings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -117,8 +120,9 @@ class Certificate:
     def record(self) -> dict[str, object]:
         """As JSON, and the same when read back: keys are strings."""
         record = {**asdict(self), "covers": self.covers, "rate": self.rate}
-        if not self.harm:
-            del record["harm"]
+        for name in ("harm", "options", "review_ceilings"):
+            if not record[name]:
+                del record[name]
         return dict(json.loads(json.dumps(record)))
 
 

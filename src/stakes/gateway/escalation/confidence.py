@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stakes.budgets.options.tier_plan import Option
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.budgets.policy import Policy
 from stakes.models.base import choice_logprobs, confidence_of
 
@@ -63,7 +63,7 @@ class Attempts:
     reserved), answered (by the second), failed (the second), too long (to be held) or not asked.
     """
 
-    option: Option
+    option: TierOption
     asks: bool = False
     may_escalate: bool = False
     client_asked: bool = False
@@ -203,7 +203,7 @@ class UpstreamConfidence:
         """Whether the next answer is expected to have them."""
         return not (self.front or self.refused or self._missing >= ENOUGH)
 
-    def begin(self, option: Option, api: str, record: dict[str, Any]) -> tuple[Attempts, str]:
+    def begin(self, option: TierOption, api: str, record: dict[str, Any]) -> tuple[Attempts, str]:
         """How the answer to a request of such a tier is got, and a note where there is one attempt at most."""
         why = self.front or one_attempt(api, record)
         asks = not (why or self.refused)

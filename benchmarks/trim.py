@@ -159,29 +159,33 @@ def _inside(points: Iterable[tuple[float, float]], box: tuple[int, int, int, int
     return all(box[0] - slack <= x <= box[2] + slack and box[1] - slack <= y <= box[3] + slack for x, y in points)
 
 
+PAGE_COLUMNS = ["pages", "read", "with margins", "area cut", "lines of print", "lines cut", "answers cut"]
+ERROR_COLUMNS = ["pages", "tokens", "questions", "whole", "trimmed", "gained", "lost", "p (McNemar)"]
+
+
 def table(log: Path, output: Path) -> None:
-    """Sum the log up, print it and write it."""
-    results: dict[str, Any] = {}
+    """Sum the log up for the docs."""
+    logged = [json.loads(line) for line in log.read_text().splitlines()]
+    pages, errors = [], []
     for name in SETS:
-        rows = [row for row in map(json.loads, log.read_text().splitlines()) if row["set"] == name]
+        rows = [row for row in logged if row["set"] == name]
+        read = [row for row in rows if row["area"]]
         if not rows:
             continue
-        read = [row for row in rows if row["area"]]
-        result = results[name] = {
-            "pages": len(rows), "trimmed": len(read), "area": statistics.mean(row["area"] for row in rows),
-            "lines": sum(row["lines"] for row in read), "cut_lines": sum(len(row["cut_lines"]) for row in read),
-            "judged": sum(row["judged"] for row in read), "cut_answers": sum(row["cut_answers"] for row in read),
-            "budgets": {},
-        }  # fmt: skip
-        print(name, {key: value for key, value in result.items() if key != "budgets"})
-        for budget in map(str, BUDGETS):
-            pairs = Counter((whole, trimmed) for row in read for whole, trimmed in row["legible"].get(budget, ()))
-            n, gained, lost = max(pairs.total(), 1), pairs[False, True], pairs[True, False]
-            both = pairs[False, False]
-            errors = {"whole": (both + gained) / n, "trimmed": (both + lost) / n}
-            result["budgets"][budget] = {**errors, "gained": gained, "lost": lost, "p": mcnemar(gained, lost)}
-            print(f"  {budget:>4} tokens: {errors}, {gained} gained, {lost} lost, p = {mcnemar(gained, lost):.3g}")
-    output.write_text(json.dumps({"basis": "legibility", "tables": {"trim": results}}, indent=1) + "\n")
+        area = statistics.mean(row["area"] for row in rows)
+        cut = [sum(len(row["cut_lines"]) for row in read), sum(row["cut_answers"] for row in read)]
+        pages.append([name, len(rows), len(read), area, sum(row["lines"] for row in read), *cut])
+        for budget in BUDGETS:
+            pairs = Counter((whole, trimmed) for row in read for whole, trimmed in row["legible"].get(str(budget), ()))
+            n, gained, lost = pairs.total(), pairs[False, True], pairs[True, False]
+            if n:
+                wrong = [(pairs[False, False] + more) / n for more in (gained, lost)]
+                errors.append([name, budget, n, *wrong, gained, lost, mcnemar(gained, lost)])
+    tables = {
+        "trim-pages": {"columns": PAGE_COLUMNS, "rows": pages, "findings": []},
+        "trim": {"columns": ERROR_COLUMNS, "rows": errors, "findings": []},
+    }
+    output.write_text(json.dumps({"basis": "legibility", "tables": tables}, indent=1) + "\n")
 
 
 def _legible(model: Legibility, samples: list[Sample], image: Image.Image, budget: int, trim: bool) -> dict[str, bool]:

@@ -30,7 +30,7 @@ def test_the_python_example_prints_what_its_comments_say() -> None:
 
 
 # what needs a model, a server or minutes is held to its promise by its own tests, and parsed here
-ELSEWHERE = "calibrate|evaluate|serve|report|doctor|demo|reproduce within"
+ELSEWHERE = "calibrate|evaluate|serve|report|filmstrip|doctor|demo|reproduce within"
 COMMANDS = re.findall(r"^stakes .*", README, re.MULTILINE)
 
 

@@ -22,13 +22,9 @@ from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.signals import RequestSignal, to_dict
 
 PACKAGE = str(Path(stakes.__file__).parent)
-# 40 files with tiers as given; training a signal on the labels, and reading out of fold, takes six more, the metric
-# `value` five, harm limits, the uniform baseline and the digests of a policy three, and the formula of Qwen-VL one.
-MOST_FILES_OF_CALIBRATE = 55
-# 18 files, the prompt, the five of the signal that reads it, the scan for images, the allowance, stable sizes, the line
-# of image work, the modes of images and the formula of Qwen-VL, which was in the file of all families; what a tier
-# does, its grant, and how a budget is applied, which were in other files.
-MOST_FILES_OF_A_REQUEST = 33
+# Reminders that a reader follows the path: they are what it takes, counted.
+MOST_FILES_OF_CALIBRATE = 58
+MOST_FILES_OF_A_REQUEST = 34
 
 
 def is_import(frame: FrameType | None) -> bool:

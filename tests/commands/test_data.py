@@ -60,6 +60,7 @@ def test_a_good_file_gives_a_summary_and_status_0(tmp_path: Path) -> None:
         "tier's error is then known to be at most low 98% (1 document), high 98% (1 document). Too few to learn or "
         "certify a tier from: low, high.",
         "Every line can be used.",
+        f"Next: stakes calibrate {tmp_path / 'samples.jsonl'} --cost low=1 --cost high=5",
     ]
 
 
@@ -70,7 +71,7 @@ def test_images_below_the_largest_budget_are_named_and_the_file_stays_usable(tmp
     assert "4 samples have fewer native tokens than 576: enlarge" in done.stdout
     assert "measure no budget above 500." in done.stdout
     assert "unusable" not in done.stdout
-    assert done.stdout.splitlines()[-1] == "Every line can be used at budgets up to 500."
+    assert done.stdout.splitlines()[-2] == "Every line can be used at budgets up to 500."
 
 
 def test_a_tiff_of_several_pages_is_named_and_the_file_stays_usable(tmp_path: Path) -> None:
@@ -142,6 +143,7 @@ def test_fetch_writes_a_usable_set_and_the_next_set_shares_no_row(tmp_path: Path
         f"samples  high 3, low 3 in {pilot / 'samples.jsonl'}",
         "scanned  6 rows: rows 0 to 5 of docvqa validation; a later set may start with --skip 6",
         "skipped  0 with fewer than 640 native tokens at the permitted size, 0 of a tier that was full",
+        f"Next: stakes data check {pilot / 'samples.jsonl'}",
     ]
     refused = _stakes(*words, "--out", main, "--skip", 5, "--exclude", pilot)
     assert refused.returncode == 2

@@ -66,7 +66,7 @@ def test_a_good_upstream_is_asked_and_its_tokens_follow(up: Upstream, tmp_path: 
     assert "high 256, low 64" in checks["policy"]["found"]
     keys = {(seen.path.startswith("/v1/"), seen.header("authorization")) for seen in up.seen}
     assert keys == {(True, "Bearer sk-upstream"), (False, None)}  # the key is for the base address
-    assert len(up.posts()) == 3
+    assert len(up.posts()) == 4  # two budgets, a small image, log-probabilities
 
 
 def _reply(body: bytes, status: int = 200) -> Any:

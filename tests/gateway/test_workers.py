@@ -16,7 +16,7 @@ from PIL import Image
 from tests.gateway.gateways import PAGE, ask, encoded, gateway, url_of
 from tests.gateway.upstream import Upstream
 
-from stakes.gateway.proxy import fit, images
+from stakes.gateway.proxy import actuators, images
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.http_limits import OpenBodies
 from stakes.gateway.settings import Limits
@@ -263,7 +263,7 @@ def test_abandoned_work_ends_with_its_current_image(upstream: Upstream, monkeypa
         time.sleep(0.3)
         return images.fit_image(*given)
 
-    monkeypatch.setattr(fit, "fit_image", slow)
+    monkeypatch.setattr(actuators, "fit_image", slow)
     with gateway(upstream.url, limits=Limits(fit_s=0.2)) as front, httpx.Client(timeout=20, trust_env=False) as client:
         answer = client.post(f"{front.base_url}/chat/completions", json=ask("What is the total?", *[PAGE] * 8))
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "fit_timeout")

@@ -97,7 +97,7 @@ def test_few_documents_have_no_interval_and_prove_neither_help_nor_harm(tmp_path
         assert text.startswith("Too few documents to decide, keep uniform and label more: ")
         assert "too few documents (9) for an interval (18 questions on 9 documents)" in text
         assert "95 %" not in text
-    assert f"error is +{5 / 6:.3f}, with" in verdict_of(tmp_path, {"uniform": (0, 0), "cost": (9, 0)}, per_tier=9)
+    assert f"error is {5 / 6:.3f}, with" in verdict_of(tmp_path, {"uniform": (0, 0), "cost": (9, 0)}, per_tier=9)
     assert "it helps" in verdict_of(tmp_path, {"uniform": (0, 0), "cost": (10, 0)}, per_tier=10)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def scans(tmp_path: Path) -> Path:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text().split("\n") if line]
 
 
 def _table(folder: Path, text: str, name: str = "invoices.csv") -> Path:
@@ -52,6 +53,24 @@ def test_a_row_per_document_gives_a_question_per_field_and_the_next_command(scan
     assert out.rstrip().endswith("--cost total=20 --cost issue_date=5 --cost other=1")
     checked = stakes("data", "check", scans / "invoices.jsonl", "--largest-budget", 100, "--json")
     assert (checked[0], json.loads(checked[1])["usable"], json.loads(checked[1])["questions"]) == (0, True, 3)
+
+
+def test_names_with_spaces_are_quoted_in_the_next_command(scans: Path) -> None:
+    file = _table(scans, "file,Total Amount,date\na.png,12.50,2026\n", "my invoices.csv")
+    options = "--images", scans / "scans", "--tier", "Total Amount=20", "--tier", "date=1"
+    status, out, err = stakes("data", "from-csv", file, *options)
+    assert (status, err) == (0, "")
+    words = shlex.split(out.splitlines()[-1])
+    assert words == ["next", "stakes", "calibrate", str(scans / "my invoices.jsonl"),
+                     "--cost", "Total Amount=20", "--cost", "date=1"]  # fmt: skip
+    assert shlex.split(out.splitlines()[-2])[-1] == str(scans / "my invoices.jsonl")
+
+
+def test_json_lines_end_where_a_line_ends(scans: Path) -> None:
+    file = _table(scans, '{"file": "a.png", "answer": "1\u20282"}\n \r\n{"file": "b", "answer": "3"}\n', "rows.json")
+    status, _, err = stakes("data", "from-csv", file, "--images", scans / "scans")
+    assert (status, err) == (0, "")
+    assert [s["answers"] for s in _read(scans / "rows.jsonl")] == [["1\u20282"], ["3"]]
 
 
 def test_a_field_may_share_the_tier_of_another(scans: Path) -> None:

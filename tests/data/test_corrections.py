@@ -62,6 +62,21 @@ def test_a_bad_correction_is_named_and_changes_nothing(folder: Path, record: dic
     assert samples.read_bytes() == before
 
 
+@pytest.mark.parametrize("given", [{"answer": "4"}, {"answers": ["4"]}])
+def test_the_reviewers_answer_counts_whatever_the_request_was_answered_with(
+    folder: Path, given: dict[str, object]
+) -> None:
+    asked = {"image": "scans/17.png", "question": "Who?", "answer": "9", "answers": ["9"]}
+    requests = write(folder / "asked.jsonl", {"id": 7, **asked})
+    corrections = write(folder / "corrections.jsonl", {"request": 7, **given})
+    add_corrections(corrections, folder / "samples.jsonl", requests)
+    (sample,) = read_samples(folder / "samples.jsonl")
+    assert (sample.id, sample.answers) == ("corrected/7", ("4",))
+    empty = write(folder / "empty.jsonl", {"request": 7})
+    with pytest.raises(BadInput, match="needs the right answer"):
+        add_corrections(empty, folder / "samples.jsonl", requests)
+
+
 def test_two_answers_to_one_request_are_refused(folder: Path) -> None:
     page = {"image": "scans/17.png", "question": "Who?"}
     given = write(folder / "corrections.jsonl", {**page, "answer": "a"}, {**page, "answer": "b"})

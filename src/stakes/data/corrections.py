@@ -42,10 +42,11 @@ def add_corrections(corrections: Path, samples: Path, requests: Path | None = No
         where = f"line {number} of {corrections}"
         source = corrections
         if (request := record.get("request")) is not None:
-            if requests is None or request not in asked:
+            if requests is None or str(request) not in asked:
                 looked = "give the file of what was asked with --requests" if requests is None else f"not in {requests}"
                 raise BadInput(f"{where}: request {request!r} has no image and question here; {looked}")
-            record, source = {**asked[request], **record}, requests
+            about = {key: value for key, value in asked[str(request)].items() if key not in ("answer", "answers")}
+            record, source = {**about, **record}, requests
         sample = _sample(record, where, source.parent, samples.parent)
         if (before := known.get(sample["id"])) is not None:
             if list(before) != sample["answers"]:

@@ -96,7 +96,8 @@ def _columns(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
 
 def _json_table(path: Path, text: str) -> TableFile:
     try:
-        records = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines() if x]
+        lines = filter(str.strip, text.split("\n"))
+        records = json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in lines]
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({error}); give an array of objects, or one object per line") from None
     columns: dict[str, None] = {}

@@ -73,6 +73,15 @@ def test_threads_share_it_and_memory_stays() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000  # kB; one image is 9 MB
 
 
+def test_a_large_image_is_pillows_because_libvips_needs_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = synthetic.draw("forms", 4, "test").image.convert("RGB")
+    box = (0, 0, *page.size)
+    monkeypatch.setattr(resample, "MOST_PIXELS", page.width * page.height)
+    assert resampled(page, (300, 400), box).tobytes() != by_pillow(page, (300, 400), box).tobytes()
+    monkeypatch.setattr(resample, "MOST_PIXELS", page.width * page.height - 1)
+    assert resampled(page, (300, 400), box).tobytes() == by_pillow(page, (300, 400), box).tobytes()
+
+
 def test_without_libvips_pillow_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     page = synthetic.draw("forms", 4, "test").image.convert("RGB")
     box = (0, 0, *page.size)

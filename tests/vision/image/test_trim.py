@@ -9,6 +9,7 @@ import pytest
 from benchmarks.trim_pages import KINDS, TRIMMED, WHOLE, Page, make, name_of
 from PIL import ExifTags, Image, ImageFont
 
+from stakes.vision.image import trim
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import GAP, fit
 from stakes.vision.image.trim import margins
@@ -110,3 +111,27 @@ def test_what_is_cut_off_real_pages_is_mostly_paper(real_data: Path) -> None:
         across[x0:x1], down[y0:y1] = False, False
         outside = dark & (across[None, :] | down[:, None])
         assert outside.sum() <= 0.1 * max(1, outside.size - (x1 - x0) * (y1 - y0)), file.name
+
+
+def test_what_is_left_too_thin_for_the_budget_is_shown_whole() -> None:
+    line = Image.new("RGB", (1000, 100), "white")
+    line.paste("black", (20, 48, 980, 53))
+    assert fit(line, 32, trim=True) == fit(line, 32)
+    assert fit(line, 64, trim=True).box[3] < 100
+
+
+def test_a_large_sparse_page_is_looked_at_in_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it at once would take 13 bytes a pixel beside the image."""
+    page = Image.new("RGB", (2400, 3000), "white")
+    page.paste("black", (1000, 1200, 1300, 1206))
+    boxes, part = [], trim._Paper.part
+
+    def seen(self: trim._Paper, box: trim.Bounds) -> np.ndarray:
+        boxes.append(box)
+        return part(self, box)
+
+    monkeypatch.setattr(trim._Paper, "part", seen)
+    box = margins(page)
+    assert box != (0, 0, *page.size)
+    assert sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in boxes) >= 2400 * 3000
+    assert max((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in boxes) < 2400 * 3000 / 8

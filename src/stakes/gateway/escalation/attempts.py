@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stakes.gateway.proxy.handler import ActiveRequest, ProxyHandler
     from stakes.gateway.proxy.request import ReceivedRequest
 
+REFUSED = (400, 422)  # how servers answer a parameter that they do not take
 MOST_HELD = 4 << 20  # bytes of an answer; with log-probabilities some 30,000 tokens
 Ask = Callable[[SentBody], Awaitable[aiohttp.ClientResponse]]
 Relay = Callable[[list[tuple[bytes, bytes]], UsageReader | None], Awaitable[None]]
@@ -93,7 +94,7 @@ class TwoAttempts:
         self._sent = self._body()
         with self._metrics.attempts_in_flight.labels("first").track_inprogress():
             response = await self._ask(self._sent)
-            if response.status == 400 and not (self._confidence.seen or self._attempts.client_asked):
+            if response.status in REFUSED and not (self._confidence.seen or self._attempts.client_asked):
                 return await self._without_logprobs(response)
             if response.status != 200 or (is_stream(response) and not self._attempts.second):
                 return response
@@ -102,7 +103,7 @@ class TwoAttempts:
         return held
 
     async def _without_logprobs(self, refusal: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-        """Ask without log-probabilities, which the upstream may have refused; 400 says that it read no image."""
+        """Ask without log-probabilities, which the upstream may have refused; its status says that it read no image."""
         assert self._plan.body is not None
         sent = SentBody(self._plan.body)
         try:
@@ -110,13 +111,14 @@ class TwoAttempts:
         except BaseException:
             refusal.close()
             raise
-        if response.status == 400:
+        if response.status in REFUSED:
             response.close()
             return refusal
         refusal.close()
         self._sent = sent
-        self._confidence.refuse()
         self._attempts.take(None)
+        if response.status == 200:  # any other status, as of a busy upstream, says nothing about the refusal
+            self._confidence.refuse()
         return response
 
     def _is_unsure(self, answer: Held) -> bool:
@@ -181,6 +183,9 @@ class TwoAttempts:
         except NETWORK_ERRORS as error:
             kind = "read_timeout" if isinstance(error, TimeoutError) else "dropped"
             raise self._broken(response, kind) from None
+        except BaseException:  # the client left: the upstream need not finish
+            response.close()
+            raise
         if end is not None and end.missing:
             raise self._broken(response, "cut_off")
         return Held(response, reader.feed(b"".join(parts)) + reader.end(), True, reader)

@@ -135,6 +135,7 @@ def _apply_deletion(
     """
     tokens = [min(image.native, budget) for image, budget in zip(images, budgets, strict=True)]
     cut = {id(ref): n for ref, image, n in zip(refs, images, tokens, strict=True) if n < image.native}
+    call.record.pop("mm_processor_kwargs", None)  # of the first attempt; a client's own is refused before
     if cut:
         own = [cut.get(id(ref)) for ref in call.images]
         call.record["mm_processor_kwargs"] = {"stakes_budget": own, "stakes_selector": selector}
@@ -172,8 +173,9 @@ def fit_images(
         fitted.append(fit_image(image, budget, family, settings.encoding))
         if (url := fitted[-1].url) is not None:
             ref.url = url
-            if ref.part.get("uuid") is not None:  # vLLM caches images by it: each size needs its own
+            if ref.part.get("uuid") is not None:  # vLLM caches images by it: each size and box needs its own
                 across, down = fitted[-1].scale
                 size = f"{round(image.width * across)}x{round(image.height * down)}"
-                ref.part["uuid"] = f"{ref.part['uuid']}-{size}"
+                shown = "".join(f"-{side}" for side in fitted[-1].box or ())
+                ref.part["uuid"] = f"{ref.part['uuid']}-{size}{shown}"
     return dump_images(call.record, refs), fitted

@@ -59,6 +59,7 @@ class Fitting(NamedTuple):
     budgets: Sequence[int]
     predicted: Sequence[int]
     scales: Sequence[tuple[float, float]]
+    boxes: Sequence[Bounds]
     body: bytes | None
     pairs: list[ImagePair]
 
@@ -189,7 +190,7 @@ class RequestPlan:
     @property
     def fitting(self) -> Fitting:
         """What the current attempt sends."""
-        return Fitting(self.budgets, self.predicted, self.scales, self.body, self.pairs)
+        return Fitting(self.budgets, self.predicted, self.scales, self.boxes, self.body, self.pairs)
 
     def take_second(self) -> int:
         """Count the second attempt against the client's limit too; 429 beyond it."""
@@ -206,7 +207,7 @@ class RequestPlan:
         elif self.client is not None:
             self.client.give_back(taken)
             self.taken -= taken
-        self.budgets, self.predicted, self.scales, self.body, self.pairs = first
+        self.budgets, self.predicted, self.scales, self.boxes, self.body, self.pairs = first
 
     def second_answered(self, first: Fitting) -> None:
         """The second attempt's answer is returned; both are booked."""

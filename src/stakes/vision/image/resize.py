@@ -27,8 +27,6 @@ shortcuts are measured in PSNR against decoding everything and resampling in one
 
     fitted = fit("page.jpg", 576)
     fitted.image.size, fitted.tokens          # (588, 756), 567 for a page of 756 x 1008 pixels
-    best_grid(756, 1008, 576)                 # (27, 21): 588 x 756 pixels, 567 tokens; max_pixels gives 540
-    fitted_size(1654, 2339, 96, "pixtral")    # FittedSize(width=113, height=160, tokens=90, native=3008)
 """
 
 import math
@@ -100,7 +98,10 @@ def fit(
         stored = _outward(margins(pixels), inner, picture.size[::-1] if picture.sideways else picture.size)
         box = picture.upright_box(stored)
         shown = box[2] - box[0], box[3] - box[1]
-        size = fitted_size(*shown, budget, family, stretch=stretch, upscale=upscale)
+        try:
+            size = fitted_size(*shown, budget, family, stretch=stretch, upscale=upscale)
+        except InfeasibleBudget:  # what is left is too thin for so few tokens
+            return fit(image, budget, family, stretch=stretch, upscale=upscale, decode_limit=decode_limit)
         # What is left is enlarged, so a JPEG that was decoded at a reduced size may have to be decoded again.
         enough = _enough(picture, size.width, size.height)
         needed = tuple(math.ceil(n * side / part) for n, side, part in zip(enough, picture.size, shown, strict=True))

@@ -33,7 +33,7 @@ from stakes.vision.image.modes import gray_or_rgb
 Bounds = tuple[int, int, int, int]  # x0, y0, x1, y1
 
 TOLERANCE = 32  # of 255: grain of paper and noise of JPEG stay below it
-SAMPLES, CELLS = 128, 512  # along the longer side
+SAMPLES, CELLS, BAND = 128, 512, 32  # along the longer side; rows of cells at a time, which bounds the memory
 FULL = 3  # samples of ink from which a line of them belongs to the core
 BORDER = 0.01  # of the longer side, kept around the ink
 SPECK, NEAR = 0.006, 0.016  # of the longer side: how large a speck is, and how far from anything else
@@ -170,10 +170,10 @@ def _outside(image: Image.Image, paper: _Paper, core: Bounds, side: int) -> Cell
     rows, columns = -(-image.height // side), -(-image.width // side)
     x0, y0, x1, y1 = core[0] // side, core[1] // side, -(-core[2] // side), -(-core[3] // side)
     ink: Cells = np.ones((rows, columns), dtype=np.bool_)
-    for x, y, end_x, end_y in (0, 0, columns, y0), (0, y1, columns, rows), (0, y0, x0, y1), (x1, y0, columns, y1):
-        if x < end_x and y < end_y:
-            box = x * side, y * side, min(end_x * side, image.width), min(end_y * side, image.height)
-            ink[y:end_y, x:end_x] = _squares(paper.differs(paper.part(box)), side)
+    for x, top, end_x, end_y in (0, 0, columns, y0), (0, y1, columns, rows), (0, y0, x0, y1), (x1, y0, columns, y1):
+        for y in range(top, end_y, BAND) if x < end_x else ():
+            box = x * side, y * side, min(end_x * side, image.width), min((y + BAND) * side, end_y * side, image.height)
+            ink[y:end_y, x:end_x][:BAND] = _squares(paper.differs(paper.part(box)), side)
     return ink
 
 

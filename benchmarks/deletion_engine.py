@@ -206,14 +206,12 @@ def throughput(vllm: Asker, number: int) -> list[list[Any]]:
         print({f"{how} {budget}": round(seconds, 2) for (how, budget), seconds in spent.items()}, file=sys.stderr)
         for way in ways if turn else ():
             ratios[way].append(spent["native", None] / spent[way])
-    return [
-        [
-            f"requests per CPU second, {how} {budget}",
-            f"{statistics.median(all_):.2f} ({min(all_):.2f} to {max(all_):.2f})",
-        ]
-        for (how, budget), all_ in ratios.items()
-        if budget is not None
-    ]
+    rows: list[list[Any]] = []
+    for (how, budget), found in ratios.items():
+        if budget is not None:
+            rows.append([f"requests per CPU second, {how} {budget}", round(statistics.median(found), 2)])
+            rows.append([f"… in {ROUNDS} rounds, {how} {budget}", f"{min(found):.2f} to {max(found):.2f}"])
+    return rows
 
 
 PARTS: dict[str, tuple[Callable[..., list[list[Any]]], int]] = {

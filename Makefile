@@ -59,7 +59,8 @@ test-budget: .venv/.dev
 
 # Unsure answers through a gateway and a real vLLM, against the offline simulation, and the hard total: make test-escalation ENGINE=…
 test-escalation: .venv/.dev
-	nice $(PY) benchmarks/escalation_engine.py --engine '$(ENGINE)'
+	nice $(PY) benchmarks/escalation_engine.py --engine '$(ENGINE)' --out docs/results/escalation-engine.json
+	$(PY) docs/fill.py docs/escalation.md docs/results/*.json
 
 # Attacks on a gateway beside an honest client, which must be answered within 5 s. Four minutes; other load on the machine adds to the stalls.
 test-attacks: .venv/.dev

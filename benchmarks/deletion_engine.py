@@ -6,25 +6,29 @@
 ``--engine``: a command that serves CHECKPOINT on PORT; it is started without the plugin first, then with it. ``--url``:
 a vLLM over the embedded reader that runs already with the plugin and --trust-request-mm-kwargs.
 
+plain       100 answers without a budget, equal to those of the same vLLM without the plugin, log-probabilities
+            included; no prefix is cached in either
 counts      200 requests with mixed budgets and selectors, eight at a time, some of two images, a third streamed: prompt
             tokens are the budgets plus the text
 answers     100 answers by deletion, equal to the local ones
-plain       100 answers without a budget, equal to those of the same vLLM without the plugin, log-probabilities included
 policy      a policy calibrated by local deletion, served by the gateway: errors by tier, and vLLM's own count of tokens
-throughput  requests a second at 32, 304 and native tokens, by deletion and by resizing, in turn over new pages
+throughput  requests per second of vLLM's CPU time at 32, 304 and native tokens, by deletion and by resizing, in rounds
+            over new pages; needs --engine
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,6 +49,7 @@ from stakes.vision.image.resize import fit
 from stakes.vision.selectors import IMAGE_ONLY
 
 FAMILY, BUDGETS, AT_ONCE = "qwen2.5-vl", (32, 64, 96, 160, 224, 304, 448), 8
+ROUNDS = 5
 TRUST = "--trust-request-mm-kwargs"
 LIVE: dict[str, list[Any]] = {}  # answers of the vLLM without the plugin, for the second one
 
@@ -140,10 +145,13 @@ def answers(vllm: Asker, number: int) -> list[list[Any]]:
 
 
 def plain(vllm: Asker, number: int) -> list[list[Any]]:
-    """Answers without a budget, one at a time; compared at the second call, which asks the vLLM with the plugin."""
+    """Answers without a budget, one at a time; compared at the second call, which asks the vLLM with the plugin.
+
+    Each has a salt of its own, so that vLLM computes every prompt whole.
+    """
     found = []
-    for image, question in samples(number):
-        reply = vllm.ask({**vllm.body([image], question, 24), "logprobs": True})
+    for at, (image, question) in enumerate(samples(number)):
+        reply = vllm.ask({**vllm.body([image], question, 24), "logprobs": True, "cache_salt": f"plain {at}"})
         choice = reply["choices"][0]
         found.append([choice["message"]["content"], [one["logprob"] for one in choice["logprobs"]["content"]],
                       reply["usage"]["prompt_tokens"]])  # fmt: skip
@@ -159,32 +167,66 @@ def plain(vllm: Asker, number: int) -> list[list[Any]]:
     ]
 
 
+def cpu_seconds() -> float:
+    """CPU time so far of the vLLM that this process has started, all of its processes together."""
+    stats = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            name, _, rest = path.read_text("utf-8", "replace").rpartition(")")
+            stats.append((int(name.split()[0]), [int(word) for word in rest.split()[1:14]]))
+    leaders = {pid for pid, (parent, _, session, *_) in stats if parent == os.getpid() and session == pid}
+    if not leaders:
+        raise SystemExit("throughput is by the CPU time of a vLLM that is started here: give --engine")
+    ticks = sum(values[10] + values[11] for _, values in stats if values[2] in leaders)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def throughput(vllm: Asker, number: int) -> list[list[Any]]:
-    """Requests a second in rounds; every round has pages of its own, so that no cache helps."""
-    spent: dict[tuple[str, str], float] = {}
-    rounds, at = 3, 0
-    for _ in range(rounds):
-        for how, budget in (("native", None), ("deletion", 304), ("resizing", 304), ("deletion", 32), ("resizing", 32)):
+    """Requests per CPU second in rounds, as multiples of those with whole images; the first round warms up.
+
+    Every round has pages of its own, so that no cache helps.
+    """
+    ways = (("native", None), ("deletion", 304), ("resizing", 304), ("deletion", 32), ("resizing", 32))
+    ratios: dict[tuple[str, int | None], list[float]] = {way: [] for way in ways}
+    at, per_round = 0, max(1, number // ROUNDS)
+    for turn in range(ROUNDS + 1):
+        spent = {}
+        for how, budget in ways:
             bodies = []
-            for page in (synthetic.draw("forms", 5000 + at + n, "test") for n in range(number // rounds)):
+            for page in (synthetic.draw("forms", 5000 + at + n, "test") for n in range(per_round if turn else 1)):
                 image, question = page.image, page.questions[0].text
                 own = {"stakes_budget": budget} if how == "deletion" else {}
                 shown = fit(image, budget, FAMILY).image if how == "resizing" and budget else image
                 bodies.append(vllm.body([shown], question, 8, **own))
             at += len(bodies)
-            began = time.monotonic()
+            began = cpu_seconds()
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 list(pool.map(vllm.ask, bodies))
-            key = (how, str(budget or "native"))
-            spent[key] = spent.get(key, 0.0) + time.monotonic() - began
-    base = spent["native", "native"]
-    return [[f"throughput, {how} {budget}", round(base / seconds, 2)] for (how, budget), seconds in spent.items()]
+            spent[how, budget] = cpu_seconds() - began
+        print({f"{how} {budget}": round(seconds, 2) for (how, budget), seconds in spent.items()}, file=sys.stderr)
+        for way in ways if turn else ():
+            ratios[way].append(spent["native", None] / spent[way])
+    rows: list[list[Any]] = []
+    for (how, budget), found in ratios.items():
+        if budget is not None:
+            rows.append([f"requests per CPU second, {how} {budget}", round(statistics.median(found), 2)])
+            rows.append([f"… in {ROUNDS} rounds, {how} {budget}", f"{min(found):.2f} to {max(found):.2f}"])
+    return rows
 
 
 PARTS: dict[str, tuple[Callable[..., list[list[Any]]], int]] = {
-    "counts": (counts, 200), "answers": (answers, 100), "plain": (plain, 100), "policy": (served_policy, 300),
-    "throughput": (throughput, 24),
+    "plain": (plain, 100), "counts": (counts, 200), "answers": (answers, 100), "policy": (served_policy, 300),
+    "throughput": (throughput, 40),
 }  # fmt: skip
+
+
+def write(path: Path, rows: list[list[Any]]) -> None:
+    """Put rows into the results file; those of parts that were run before stay."""
+    before = json.loads(path.read_text("utf-8"))["tables"]["vllm-deletion"]["rows"] if path.exists() else []
+    new = {what for what, _ in rows}
+    table = {"columns": ["what", "found"], "rows": [row for row in before if row[0] not in new] + rows, "findings": []}
+    record = {"model": "embedded", "about": about("torch", "transformers"), "tables": {"vllm-deletion": table}}
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -199,7 +241,7 @@ def main() -> None:
     given = parser.parse_args()
     if (given.engine is None) == (given.url is None):
         parser.error("give --engine or --url")
-    names, rows = given.parts.split(","), []
+    names = given.parts.split(",")
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         url = given.url
         if url is None:
@@ -216,16 +258,8 @@ def main() -> None:
             for row in found:
                 print(*row, sep=": ", flush=True)
             print(f"({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
-            rows += found
-    if given.out is not None:
-        before = (
-            json.loads(given.out.read_text("utf-8"))["tables"]["vllm-deletion"]["rows"] if given.out.exists() else []
-        )
-        new = {what for what, _ in rows}
-        rows = [row for row in before if row[0] not in new] + rows  # parts that were run before stay
-        table = {"columns": ["what", "found"], "rows": rows, "findings": []}
-        record = {"model": "embedded", "about": about("torch", "transformers"), "tables": {"vllm-deletion": table}}
-        given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            if given.out is not None:
+                write(given.out, found)
 
 
 if __name__ == "__main__":

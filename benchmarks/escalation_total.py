@@ -80,8 +80,8 @@ class Flaky:
         handler.wfile.write(data)
 
 
-def part_two(url: str, count: int, folder: Path) -> list[str]:
-    """The hard total under failures and clients that leave; what was exceeded."""
+def part_two(url: str, count: int, folder: Path) -> tuple[list[list[str]], list[str]]:
+    """The hard total under failures and clients that leave; what was found, and what was exceeded."""
     engine, flaky, dice = Engine(url), Flaky(url, seed=2), random.Random(3)
     begun_with, problems, ends = engine.count(), [], Counter[str]()
     options = {tier: TierOption(first, Escalation(to=to, below=0.97)) for tier, (first, to) in BUDGETS.items()}
@@ -109,9 +109,15 @@ def part_two(url: str, count: int, folder: Path) -> list[str]:
             if tokens > booked or state["tokens_reserved"]:
                 problems.append(f"{tokens} tokens read, {booked:.0f} booked, {state['tokens_reserved']:.0f} reserved")
     print(f"ends: {dict(ends)}; fates: {dict(flaky.fates)}")
-    print(f"{images:.0f} images, {len(flaky.forwarded)} attempts read; vLLM {tokens} tokens, booked {booked:.0f}; "
-          f"mean {SMALL_MEAN}, burst {burst}; never closer to the total than {closest} tokens", flush=True)  # fmt: skip
-    return problems
+    failed = sum(times for fate, times in flaky.fates.items() if fate != "forward")
+    rows = [
+        ["requests, attempts that vLLM read", f"{count}, {len(flaky.forwarded)}"],
+        ["clients that left, attempts that failed on purpose", f"{ends['left']}, {failed}"],
+        ["image tokens by vLLM's count, and booked", f"{tokens}, {booked:.0f}"],
+        [f"the hard total, {SMALL_MEAN} * {images:.0f} + {burst}", f"{SMALL_MEAN * images + burst:.0f}"],
+        ["tokens left below the total, at the closest", str(closest)],
+    ]
+    return rows, problems
 
 
 def _end(address: str, question: Question, leaves: float | None, streamed: bool) -> str:

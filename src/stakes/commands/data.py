@@ -1,5 +1,6 @@
 """``stakes data``: check a samples file, make one of a table, fetch a benchmark, draw synthetic pages."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,13 +112,11 @@ def from_csv(
     samples, empty = rows_as_samples(table, fields, places)
     samples = draw_pdf_pages(samples, target)
     write_samples(samples, target)
-    following = " ".join(
-        ["stakes calibrate", str(target), *(f"--cost {name}={cost:g}" for name, cost in costs.items())]
-    )
+    following = ["calibrate", str(target), *(w for name, cost in costs.items() for w in ("--cost", f"{name}={cost:g}"))]
     documents = len({sample.document for sample in samples})
     if as_json:
         record = {"samples": str(target), "count": len(samples), "documents": documents, "empty": empty}
-        print_json({**record, "costs": costs, "next": following})
+        print_json({**record, "costs": costs, "next": shlex.join(["stakes", *following])})
         return
     skipped = f"; {counted(empty, 'empty cell')} left out" if empty else ""
     typer.echo(
@@ -125,8 +124,8 @@ def from_csv(
     )
     for name in fields.answers:
         typer.echo(f"{name:<10} {next((s.question for s in samples if s.id.endswith(f'/{name}')), 'no answer')}")
-    typer.echo(f"check      stakes data check {target}")
-    typer.echo(f"next       {following}")
+    typer.echo(f"check      {shlex.join(['stakes', 'data', 'check', str(target)])}")
+    print_next(*following)
 
 
 @app.command()

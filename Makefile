@@ -8,10 +8,10 @@ PY = .venv/bin/python
 demo: .venv/.demo
 	@.venv/bin/stakes demo
 
-# The picture at the top of the README: receipts, budgets for them, and one answer of each tier at five budgets. Two minutes.
+# The picture at the top of the README: receipts, fixed budgets for them, and one answer of each tier at five budgets. Two minutes.
 filmstrip: .venv/.demo
 	test -f runs/filmstrip/samples.jsonl || .venv/bin/stakes data draw receipts --out runs/filmstrip --per-tier 80 --per-page 2 --split calibration
-	.venv/bin/stakes calibrate runs/filmstrip/samples.jsonl --mean-budget 224 --grid 64,128,192,256,320,448 --cost high=20 --cost low=1 -o runs/filmstrip/policy.json
+	.venv/bin/stakes calibrate runs/filmstrip/samples.jsonl --no-escalate --mean-budget 224 --grid 64,128,192,256,320,448 --cost high=20 --cost low=1 -o runs/filmstrip/policy.json
 	.venv/bin/stakes filmstrip runs/filmstrip/policy.json --samples runs/filmstrip/samples.jsonl -o docs/filmstrip.png
 
 # A process a core, each of one thread, file by file: half of the time that one process takes on two cores.

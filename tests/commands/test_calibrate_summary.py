@@ -39,6 +39,12 @@ def test_an_interval_above_zero_helps(found: Calibration, capsys: pytest.Capture
     assert f" [{found.held_out.gain.low:.3f}, " in sentence
 
 
+def test_a_rise_has_its_interval_in_the_same_direction(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
+    assert found.held_out is not None
+    worse = replace(found.held_out.gain, value=-0.070, low=-0.167, high=0.006)
+    assert "CWE rises by 0.070 [-0.006, 0.167] from uniform" in line(found, capsys, gain=worse)
+
+
 def test_few_documents_have_no_interval_and_no_verdict(found: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     assert found.held_out is not None
     sentence = line(found, capsys, gain=replace(found.held_out.gain, units=9), tested_on=9)

@@ -49,7 +49,7 @@ def test_a_row_per_document_gives_a_question_per_field_and_the_next_command(scan
     assert {(s["image"], s["document"]) for s in samples} == {("scans/a.png", "a.png"), ("scans/b.jpg", "b.jpg")}
     assert "5 questions on 2 documents" in out
     assert "1 empty cell left out" in out
-    assert "next       stakes calibrate" in out
+    assert "\nNext: stakes calibrate" in out
     assert out.rstrip().endswith("--cost total=20 --cost issue_date=5 --cost other=1")
     checked = stakes("data", "check", scans / "invoices.jsonl", "--largest-budget", 100, "--json")
     assert (checked[0], json.loads(checked[1])["usable"], json.loads(checked[1])["questions"]) == (0, True, 3)

@@ -120,7 +120,8 @@ def test_the_certificate_shows_every_bound(folder: Path, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     for tier, bound in found.certificate.harm.items():
         verdict = "within" if bound.kept else "not certified to stay within"
-        assert f"{tier} error against uniform 304: {bound.rise:+.3f}, at most {bound.upper:+.3f}, {verdict}" in shown
+        rise = f"a rise of {bound.rise:.3f}, at most {bound.upper:.3f}"
+        assert f"{tier} error against uniform 304: {rise}, {verdict}" in shown
 
 
 def test_doctor_warns_of_a_tier_that_is_given_up_and_shows_limits(folder: Path) -> None:

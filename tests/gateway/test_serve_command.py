@@ -168,7 +168,12 @@ def test_kept_texts_are_announced_at_the_start_and_shown(upstream: Upstream, htt
         notes = about["notes"]
         assert isinstance(notes, list)
         note = str(notes[0])
-        assert note in format_start(about).splitlines()
+        started = format_start(about).splitlines()
+        assert note in started
+        assert started[-2:] == [
+            f'in your client: base_url="{about["address"]}"',
+            f"Next, in another shell: stakes doctor --gateway {str(about['address']).removesuffix('/v1')}",
+        ]
         assert "keeps texts of up to 5 undecided requests in memory for 24 hours" in note
         http.post(f"{about['address']}/chat/completions", json=ask("qwertz 12"))
         state = f"{str(about['address']).removesuffix('/v1')}/stakes/state"

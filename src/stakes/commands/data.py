@@ -112,12 +112,11 @@ def from_csv(
     samples, empty = rows_as_samples(table, fields, places)
     samples = draw_pdf_pages(samples, target)
     write_samples(samples, target)
-    words = [word for name, cost in costs.items() for word in ("--cost", f"{name}={cost:g}")]
-    following = shlex.join(["stakes", "calibrate", str(target), *words])
+    following = ["calibrate", str(target), *(w for name, cost in costs.items() for w in ("--cost", f"{name}={cost:g}"))]
     documents = len({sample.document for sample in samples})
     if as_json:
         record = {"samples": str(target), "count": len(samples), "documents": documents, "empty": empty}
-        print_json({**record, "costs": costs, "next": following})
+        print_json({**record, "costs": costs, "next": shlex.join(["stakes", *following])})
         return
     skipped = f"; {counted(empty, 'empty cell')} left out" if empty else ""
     typer.echo(
@@ -126,7 +125,7 @@ def from_csv(
     for name in fields.answers:
         typer.echo(f"{name:<10} {next((s.question for s in samples if s.id.endswith(f'/{name}')), 'no answer')}")
     typer.echo(f"check      {shlex.join(['stakes', 'data', 'check', str(target)])}")
-    typer.echo(f"next       {following}")
+    print_next(*following)
 
 
 @app.command()

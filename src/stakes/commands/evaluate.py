@@ -260,7 +260,7 @@ def _print_arms(comparison: "Comparison", tokens: str) -> None:
         if gain is None or pairs is None:
             continue
         few = few or gain.few
-        fall = f"{gain.value:+.3f}" + ("" if gain.few else f" [{gain.low:+.3f}, {gain.high:+.3f}]")
+        fall = f"{gain.value:.3f}" if gain.few else str(gain)
         by_unit = "" if pairs.p_by_document is None else f"{pairs.p_by_document:.2g}"
         rows.append((row.arm, fall, f"{pairs.b}:{pairs.c}", f"{pairs.p:.2g}", by_unit, row.pays))
     if rows:

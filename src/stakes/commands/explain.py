@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stakes.commands.options.inputs import SERVED_SIGNAL_HELP, Undecided, parse_served_signal, use_signal
-from stakes.commands.output import AsJson, print_json
+from stakes.commands.output import AsJson, print_json, print_serve
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def explain(
         if not decision.option.fixed:
             typer.echo(f"option       {decision.option} (by confidence)")
         typer.echo(f"cost         {record['cost']:g} for a wrong answer")
+        print_serve(policy, rules)
 
 
 def _prompt(question: str, system: str, schema: Path | None, request: Path | None, task: str | None) -> "Prompt":

@@ -17,7 +17,7 @@ from stakes.commands.calibrate import (
     parse_harm,
 )
 from stakes.commands.options.inputs import Costs, tier_numbers, tier_words
-from stakes.commands.output import AsJson, format_by_tier, print_json
+from stakes.commands.output import AsJson, format_by_tier, print_json, print_next
 from stakes.errors import BadInput, InfeasibleBudget
 
 if TYPE_CHECKING:
@@ -149,6 +149,11 @@ def plan(
     print_plan(result, measured, source, name, fitted=fitted, stated=bool(cost or effort or policy))
     if policy is not None and policy.budgets != result.allocation.budgets:
         print_policy_differs(policy)
+    if policy is not None and curves is not None:
+        print_next("report", curves)
+    elif set(costs) == {"high", "low"}:  # the tiers of synthetic pages
+        given = [word for tier, each in costs.items() for word in ("--cost", f"{tier}={each:g}")]
+        print_next("calibrate", "--pages", "receipts", *given, "--mean-budget", mean_budget)
 
 
 def check_mean(curves: "Mapping[str, Curve]", counts: Mapping[str, int], mean_budget: int, floor: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stakes.commands.options.inputs import check_writable
-from stakes.commands.output import AsJson, print_json, print_next
+from stakes.commands.output import AsJson, print_json, print_serve
 from stakes.errors import BadInput
 
 if TYPE_CHECKING:
@@ -67,9 +67,8 @@ def report(
         typer.echo(f"Drawing in {path}.")
     typer.echo(f"Report in {target} ({len(text.encode()) / 1e6:.1f} MB); open it in any browser.")
     if found.evaluation is None:
-        print_next("evaluate", "held_out.jsonl", "--policy", policy)
-    else:
-        print_next("serve", "--policy", policy, "--upstream", "http://127.0.0.1:8000/v1")
+        typer.echo(f"With other labeled documents, test it first: stakes evaluate held_out.jsonl --policy {policy}")
+    print_serve(policy, found.policy)
 
 
 def shown_samples(samples: Path | None, pages: str | None, run: "MeasuredRun") -> "dict[str, Sample] | None":

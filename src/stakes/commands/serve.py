@@ -216,4 +216,8 @@ def format_start(record: Mapping[str, Any]) -> str:
         line += f"\ndashboard, live: {record['dashboard']}"
     if record["begins_with"] != record["budgets"]:  # the optimum may mix two budgets in a tier
         line += f"\nat first, images get on average: {format_by_tier(record['begins_with'])}"
-    return "\n".join([line, *record.get("notes", ()), *(f"warning: {sentence}" for sentence in record["warnings"])])
+    lines = [line, *record.get("notes", ()), *(f"warning: {sentence}" for sentence in record["warnings"])]
+    if "dashboard" in record:
+        lines.append(f'in your client: base_url="{record["address"]}"')
+        lines.append(f"Next, in another shell: stakes doctor --gateway {record['dashboard'].rstrip('/')}")
+    return "\n".join(lines)

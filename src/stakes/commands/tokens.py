@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stakes.commands.output import AsJson, print_json
+from stakes.commands.output import AsJson, print_json, print_next
 
 _SIZE = re.compile(r"(\d{1,10})\s*[x×X]\s*(\d{1,10})")
 
@@ -58,6 +58,8 @@ def tokens(
     typer.echo(f"native   {record['native']} visual tokens{shrunk} in {family} ({known.source}, read {known.version})")
     if budget is None:
         typer.echo(f"budget   none: {known.refusal or 'give one with --budget to see the size that spends it'}")
+        if not known.refusal:
+            print_next("tokens", image, "--family", family, "--budget", 304)
         return
     typer.echo(f"budget   {budget} visual tokens")
     typer.echo(f"fitted   {size.width}x{size.height}, scaled by {scale[0]:.3f} across and {scale[1]:.3f} down")

@@ -72,7 +72,7 @@ def test_a_limit_that_is_not_certified_is_named_with_its_bound_and_uniform_ships
     assert (found.shipped, found.budgets) == ("uniform", {"high": 304, "low": 304})
     assert bound.upper > 0.15
     assert "not certified to stay within the harm limits, low errors rise by" in found.why
-    assert f"at most {bound.upper:+.3f}, above the harm limit of 0.15" in found.why
+    assert f"at most {bound.upper:.3f}, above the harm limit of 0.15" in found.why
 
 
 def test_budgets_are_chosen_within_a_limit_that_can_be_certified() -> None:

@@ -276,13 +276,13 @@ def _verdict(
             f"on documents they were not chosen on, CWE falls by at least {test.lower:.3f}{rises} with {sure}",
         )
     short = [
-        f"{tier} errors rise by {bound.rise:+.3f} over uniform, and with {sure} it is only known to be at most "
-        f"{bound.upper:+.3f}, above the harm limit of {bound.limit:g}"
+        f"{tier} errors rise by {bound.rise:.3f} over uniform, and with {sure} it is only known to be at most "
+        f"{bound.upper:.3f}, above the harm limit of {bound.limit:g}"
         for tier, bound in broken.items()
     ]
     if test.lower <= 0:
-        known = f"with {sure} it is only known to be above {test.lower:+.3f}"
-        short.insert(0, f"their gain of {test.gain:+.3f} may be chance: {known}")
+        known = f"with {sure} it is only known to be above {test.lower:.3f}"
+        short.insert(0, f"their gain of {test.gain:.3f} may be chance: {known}")
     above = [tier for tier, budget in required.items() if budget > uniform]
     if above:
         takes = f"the ceiling of {' and '.join(above)} takes more than uniform's {uniform} tokens"

@@ -76,7 +76,7 @@ def certify_options(
     why = (
         f"on documents they were not chosen on, options save at least {test.lower:.3f} of the cost at stake with {sure}"
         if passed
-        else f"options are not certified to help: with {sure} they are only known to save {test.lower:+.3f}"
+        else f"options are not certified to help: with {sure} they are only known to save {test.lower:.3f}"
     )
     if not passed:
         options = {tier: TierOption(uniform) for tier in options}

@@ -14,6 +14,7 @@ from stakes.aliases import with_old_keys
 from stakes.files import clean
 
 if TYPE_CHECKING:
+    from stakes.budgets.policy import Policy
     from stakes.experiments.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -95,3 +96,11 @@ def show(value: object) -> str:
 def print_next(*words: object) -> None:
     """Print the command that comes next, ready to be copied."""
     typer.echo(f"Next: stakes {shlex.join(map(str, words))}")
+
+
+def print_serve(file: Path, policy: "Policy") -> None:
+    """Print the command that serves a policy, in front of its own model where that can be served."""
+    model, upstream = policy.model, "http://127.0.0.1:8000/v1"
+    if model is not None and model.name != "ocr":
+        upstream = model.endpoint or model.name
+    print_next("serve", "--policy", file, "--upstream", upstream)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stakes.budgets.policy import Policy
     from stakes.calibration.adaptive.sampler import AdaptiveResult
     from stakes.calibration.reading import SignalTraining
+    from stakes.evaluation.statistics import Gain
 
 
 def print_shipped(found: Calibration) -> None:
@@ -47,11 +48,11 @@ def print_certificate(certificate: Certificate) -> None:
         budgets = format_by_tier(test.budgets)
         typer.echo(
             f"{budgets} against uniform {test.uniform}, the largest measured budget within the mean: CWE gain "
-            f"{test.gain:+.3f}, at least {test.lower:+.3f}."
+            f"{test.gain:.3f}, at least {test.lower:.3f}."
         )
     for tier, bound in certificate.harm.items():
         verdict = "within" if bound.kept else "not certified to stay within"
-        rise = f"{bound.rise:+.3f}, at most {bound.upper:+.3f}"
+        rise = f"a rise of {bound.rise:.3f}, at most {bound.upper:.3f}"
         typer.echo(
             f"{tier} error against uniform {bound.uniform}: {rise}, {verdict} the harm limit of {bound.limit:g}."
         )
@@ -241,17 +242,19 @@ def _print_held_out(found: Calibration) -> None:
             f"at more tokens per image ({mine:.0f} against {even:.0f}), so this is no proof; stakes evaluate compares "
             "at equal tokens"
         )
-    span = f"({gain.few})" if gain.few else f"[{gain.low:.3f}, {gain.high:.3f}]"
     typer.echo(
         f"Held out: chosen on {counted(check.chosen_on, 'document')} ({chosen}), {tested} on the other "
-        f"{check.tested_on}: CWE {_moves(gain.value)} {span} from uniform {check.uniform_budget}, the largest "
+        f"{check.tested_on}: CWE {_moves(gain)} from uniform {check.uniform_budget}, the largest "
         f"measured budget within the mean, {spent}; wins : losses in the most expensive tier {check.high_cost}."
     )
 
 
-def _moves(gain: float) -> str:
-    """A fall of CWE, or a rise where it is negative."""
-    return f"falls by {gain:.3f}" if gain >= 0 else f"rises by {-gain:.3f}"
+def _moves(gain: "Gain") -> str:
+    """A fall of CWE, or a rise where it is negative, with its interval in the same direction."""
+    rise = gain.value < 0
+    value, low, high = (-gain.value, -gain.high, -gain.low) if rise else (gain.value, gain.low, gain.high)
+    span = f"({gain.few})" if gain.few else f"[{low:.3f}, {high:.3f}]"
+    return f"{'rises' if rise else 'falls'} by {value:.3f} {span}"
 
 
 def format_per_request(policy: "Policy") -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,20 @@ def test_more_documents_can_show_a_smaller_error() -> None:
     shown = what_can_be_shown({"high": 100, "low": 20}, "document")
     assert "high 5% (100 documents), low 22% (20 documents)" in shown
     assert "Too few" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("file,total\na.png,1,250.00\n", "line 2 of .* has 3 cells, and the table has 2 columns"),
+        ("file,total\nc,1\n", "c.jpg, c.png all match 'c'; write the name in full"),
+    ],
+)
+def test_a_row_that_can_be_read_in_two_ways_is_refused(scans: Path, text: str, says: str) -> None:
+    for name in ("c.png", "c.jpg"):
+        Image.effect_noise((392, 280), 60).save(scans / "scans" / name)
+    status, _, err = stakes(
+        "data", "from-csv", _table(scans, text), "--images", scans / "scans", "--answer", "total"
+    )  # fmt: skip
+    assert status == 2
+    assert re.search(says, " ".join(err.split()))

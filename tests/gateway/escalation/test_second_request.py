@@ -2,16 +2,20 @@
 
 import gc
 import json
+import re
 import socket
 from typing import Any
 
 import pytest
-from tests.gateway.escalation.unsure import FIRST, Unsure, escalating, post, text_of
+from tests.gateway.escalation.unsure import FIRST, ONE, SECOND, Unsure, escalating, post, spent, text_of
 from tests.gateway.gateways import PAGE, ask, dumped, encoded, gateway, page, policy, url_of
 from tests.gateway.test_trim import FRAMED
 from tests.gateway.upstream import Seen, Upstream, Wire, image_sizes, until
 
+from stakes.gateway.proxy.clients import Client, ClientKey
 from stakes.gateway.proxy.decide import RequestPlan
+from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.http_limits import OpenBodies
 from stakes.gateway.reload import Rules
 
 
@@ -57,7 +61,72 @@ def test_a_second_attempt_is_trimmed_too_and_cached_by_its_own_name(upstream: Up
             part["uuid"] for one in upstream.posts() for part in one.json["messages"][0]["content"] if "uuid" in part
         ]
         assert len(set(names)) == 2
-        assert all(name.startswith("page-1-") and name.endswith(f"-{x0}-{y0}-{x1}-{y1}") for name in names)
+        assert all(re.fullmatch(rf"page-1-\d+x\d+-{x0}-{y0}-{x1}-{y1}", name) for name in names)
+
+
+def test_a_second_attempt_within_its_budget_sends_the_clients_own_bytes(upstream: Upstream) -> None:
+    small = url_of(encoded(page(280, 392)))  # 140 tokens
+    with gateway(upstream.url, escalating()) as front:
+        assert post(front, "What is the total?", small).headers["x-stakes-attempts"] == "2"
+        sent = [one.json["messages"][0]["content"][0]["image_url"]["url"] for one in upstream.posts()]
+        assert sent[0] != small
+        assert sent[1] == small
+
+
+def test_two_attempts_beyond_the_cap_of_a_request_are_one(upstream: Upstream) -> None:
+    with gateway(upstream.url, escalating(), max_request_tokens=FIRST + SECOND - 1) as front:
+        answer = post(front)
+        assert answer.headers["x-stakes-attempts"] == "1"
+        assert f"two would take more than {FIRST + SECOND - 1} tokens" in answer.headers["x-stakes-why"]
+        assert spent(front) == ONE
+    with gateway(upstream.url, escalating(), max_request_tokens=FIRST + SECOND) as front:
+        assert post(front).headers["x-stakes-attempts"] == "2"
+
+
+def test_a_key_gets_the_tokens_of_a_second_attempt_back_that_was_not_read() -> None:
+    client = Client(ClientKey.parse("team secret-key-1 tpm=100"), clock=lambda: 0.0)
+    plan = RequestPlan("chat", Rules.of(policy()), client, outcome="fitted", predicted=[30])
+    plan.take()
+    first = plan.fitting
+    plan.predicted = [60]
+    taken = plan.take_second()
+    assert plan.taken == 90
+    plan.second_failed(first, read=False, taken=taken)
+    assert plan.taken == 30
+    client.take(70)
+    with pytest.raises(Refused):
+        client.take(1)
+
+
+def test_an_answer_is_not_held_where_too_many_bytes_are_in_memory(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = OpenBodies.add
+
+    def full(self: OpenBodies, count: int, held: int) -> int:
+        if upstream.posts():
+            raise Refused(503, "too_many_bytes", "full")
+        return add(self, count, held)
+
+    monkeypatch.setattr(OpenBodies, "add", full)
+    with gateway(upstream.url, escalating()) as front:
+        answer = post(front)
+        assert (answer.status_code, answer.headers["x-stakes-attempts"]) == (200, "1")
+        assert text_of(answer) == str(ONE)
+        assert front.metric("attempts_total", tier="high", result="too long") == 1
+
+
+def test_a_held_stream_without_its_end_is_an_error(upstream: Upstream) -> None:
+    def cut_off(seen: Seen, wire: Wire) -> None:
+        wire.begin_stream()
+        wire.chunk(b'data: {"choices": [{"index": 0, "delta": {"content": "4"}}]}\n\n')
+        wire.end()
+
+    upstream.script = cut_off
+    with gateway(upstream.url, escalating()) as front:
+        answer = post(front, stream=True)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_cut_off")
+        assert spent(front) == ONE
 
 
 def test_where_the_second_attempt_fails_the_first_ones_box_is_stated() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.trim_pages import KINDS, TRIMMED, WHOLE, Page, make, name_of
+from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageFont
 
 from stakes.vision.image import trim
@@ -124,9 +125,9 @@ def test_a_large_sparse_page_is_looked_at_in_bands(monkeypatch: pytest.MonkeyPat
     """All of it at once would take 13 bytes a pixel beside the image."""
     page = Image.new("RGB", (2400, 3000), "white")
     page.paste("black", (1000, 1200, 1300, 1206))
-    boxes, part = [], trim._Paper.part
+    boxes, part = list[trim.Bounds](), trim._Paper.part
 
-    def seen(self: trim._Paper, box: trim.Bounds) -> np.ndarray:
+    def seen(self: trim._Paper, box: trim.Bounds) -> NDArray[np.uint8]:
         boxes.append(box)
         return part(self, box)
 

@@ -269,9 +269,9 @@ def test_tiny_checkpoints_delete_as_local_models_do(
 def test_a_family_without_positions_of_its_own_refuses_a_budget_by_name(
     script: str, site: Path, tmp_path: Path
 ) -> None:
-    with vllm(
-        script, free_port(), tmp_path / "log", str(shipped_folder("embedded-llava")), *TRUST[:1], site=site
-    ) as url:
+    """Without weights: vLLM 0.32 expects other names of SigLIP's than transformers 5 writes."""
+    options = (str(shipped_folder("embedded-llava")), *TRUST[:1], "--load-format", "dummy")
+    with vllm(script, free_port(), tmp_path / "log", *options, site=site) as url:
         reply = Server(url).ask([picture(56, 56)], "What?", stakes_budget=5)
         assert reply.status_code == 400
         assert "llava_onevision takes no stakes_budget" in reply.json()["error"]["message"]

@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 from tests.commands.test_newcomer import stakes
 
+from stakes import count_tokens
+from stakes.budgets.curve import default_grid
 from stakes.commands.options.tables import what_can_be_shown
 
 
@@ -51,7 +53,7 @@ def test_a_row_per_document_gives_a_question_per_field_and_the_next_command(scan
     assert "5 questions on 2 documents" in out
     assert "1 empty cell left out" in out
     assert "\nNext: stakes calibrate" in out
-    assert out.rstrip().endswith("--cost total=20 --cost issue_date=5 --cost other=1")
+    assert "--cost total=20 --cost issue_date=5 --cost other=1 --mean-budget " in out
     checked = stakes("data", "check", scans / "invoices.jsonl", "--largest-budget", 100, "--json")
     assert (checked[0], json.loads(checked[1])["usable"], json.loads(checked[1])["questions"]) == (0, True, 3)
 
@@ -80,7 +82,7 @@ def test_a_field_may_share_the_tier_of_another(scans: Path) -> None:
         "data", "from-csv", file, "--images", scans / "scans", "--tier", "total=20", "--tier", "tax=total"
     )
     assert (status, [s["tier"] for s in _read(scans / "invoices.jsonl")]) == (0, ["total", "total"])
-    assert out.rstrip().endswith("--cost total=20")
+    assert "--cost total=20 --mean-budget " in out
 
 
 def test_a_json_array_with_common_names_needs_no_option(scans: Path) -> None:
@@ -139,3 +141,14 @@ def test_a_row_that_can_be_read_in_two_ways_is_refused(scans: Path, text: str, s
     )  # fmt: skip
     assert status == 2
     assert re.search(says, " ".join(err.split()))
+
+
+def test_the_next_command_has_a_mean_budget_that_the_smallest_image_can_take(scans: Path) -> None:
+    Image.new("RGB", (459, 800), "white").save(scans / "scans" / "a.png")
+    Image.new("RGB", (1400, 1400), "white").save(scans / "scans" / "b.jpg")
+    least = count_tokens("qwen2.5-vl", 459, 800)
+    file = _table(scans, "file,total\na.png,1.00\nb.jpg,2.00\n")
+    made = ("from-csv", file, "--images", scans / "scans", "--tier", "total=1")
+    for words in (made, ("check", file.with_suffix(".jsonl"))):
+        mean = int(stakes("data", *words)[1].split("--mean-budget ")[-1])
+        assert default_grid(mean)[-1] <= least < default_grid(mean + 1)[-1]

@@ -208,3 +208,9 @@ def default_grid(mean_budget: int) -> tuple[int, ...]:
     """The paper's thirteen budgets, scaled from its mean of 304 to another."""
     scaled = {max(1, round(budget * mean_budget / PAPER_MEAN)) for budget in PAPER_GRID}
     return tuple(sorted(scaled))
+
+
+def mean_within(largest: int) -> int:
+    """The largest mean budget, up to the paper's, whose scaled grid has no budget above ``largest``."""
+    fits = (mean for mean in range(PAPER_MEAN, 1, -1) if default_grid(mean)[-1] <= largest)
+    return next(fits, 1)

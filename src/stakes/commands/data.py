@@ -47,7 +47,7 @@ def check(
             typer.echo(line)
         if found.usable and found.images:
             costs = [word for tier in found.tiers for word in ("--cost", f"{tier}={5 if tier == 'high' else 1}")]
-            print_next("calibrate", file, *costs)
+            print_next("calibrate", file, *costs, *_mean_option(found.native_range))
     if not found.usable:
         fatal = [problem for problem in found.problems if problem.fatal]
         lines = len({problem.line for problem in fatal if problem.line is not None})
@@ -96,6 +96,7 @@ def from_csv(
     Example: stakes data from-csv invoices.csv --answer total --question total='What is the amount due?' --images scans
     Example: stakes data from-csv pairs.csv --image path --question question --answer answer
     """
+    from stakes.data import validate
     from stakes.data.export import write_samples
     from stakes.data.table import Places, read_table, rows_as_samples
 
@@ -113,6 +114,7 @@ def from_csv(
     samples = draw_pdf_pages(samples, target)
     write_samples(samples, target)
     following = ["calibrate", str(target), *(w for name, cost in costs.items() for w in ("--cost", f"{name}={cost:g}"))]
+    following += _mean_option(validate.check(target, decode=False).native_range)
     documents = len({sample.document for sample in samples})
     if as_json:
         record = {"samples": str(target), "count": len(samples), "documents": documents, "empty": empty}
@@ -126,6 +128,14 @@ def from_csv(
         typer.echo(f"{name:<10} {next((s.question for s in samples if s.id.endswith(f'/{name}')), 'no answer')}")
     typer.echo(f"check      {shlex.join(['stakes', 'data', 'check', str(target)])}")
     print_next(*following)
+
+
+def _mean_option(native: tuple[int, int, int] | None) -> list[str]:
+    """A mean budget whose grid fits the smallest image, where the default does not; ``native``: least first."""
+    from stakes.budgets.curve import PAPER_MEAN, mean_within
+
+    mean = PAPER_MEAN if native is None else mean_within(native[0])
+    return [] if mean == PAPER_MEAN else ["--mean-budget", str(mean)]
 
 
 @app.command()

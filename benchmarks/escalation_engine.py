@@ -251,11 +251,11 @@ def main() -> None:
         for folder in folders:
             folder.mkdir()
         rows, problems = list[list[str]](), list[str]()
-        for part in (
-            lambda: part_one(url, given.requests, folders[0], not given.skip_transformers),
-            lambda: part_two(url, given.requests, folders[1]),
-        ):
-            found, wrong = part()
+        for number, folder in enumerate(folders):
+            if number == 0:
+                found, wrong = part_one(url, given.requests, folder, not given.skip_transformers)
+            else:
+                found, wrong = part_two(url, given.requests, folder)
             for row in found:
                 print(*row, sep=": ", flush=True)
             print(*(wrong or ["all held"]), sep="\n", flush=True)

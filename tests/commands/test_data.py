@@ -60,7 +60,7 @@ def test_a_good_file_gives_a_summary_and_status_0(tmp_path: Path) -> None:
         "tier's error is then known to be at most low 98% (1 document), high 98% (1 document). Too few to learn or "
         "certify a tier from: low, high.",
         "Every line can be used.",
-        f"Next: stakes calibrate {tmp_path / 'samples.jsonl'} --cost low=1 --cost high=5",
+        f"Next: stakes calibrate {tmp_path / 'samples.jsonl'} --cost low=1 --cost high=5 --mean-budget 264",
     ]
 
 

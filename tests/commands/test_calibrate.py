@@ -110,7 +110,7 @@ def test_evaluate_compares_the_arms_and_saved_answers_are_compared_again(place: 
     assert [row["realised"] for row in again["rows"]] == [row["realised"] for row in record["rows"]]
     page = stakes(*words, *saved, "--cost", "high=2", "--cost", "low=1").stdout
     assert re.search(r"\bcost +\d\.\d{3} +\d\.\d{3} ", page)
-    assert re.search(r"\bcost +[+-]\d\.\d{3} +\d+:\d+ +\d", page)
+    assert re.search(r"\bcost +-?\d\.\d{3} +\d+:\d+ +\d", page)
     assert "Against uniform; too few documents (3) for an interval" in page
     assert "3 high at cost 2, 3 low at cost 1; 3 documents; graded exact" in page
     assert "realised totals differ by" in page

@@ -47,6 +47,7 @@ def demo(
     """
     from stakes.budgets.harm import SUGGESTED, policy_rises
     from stakes.calibration.calibrate import CalibrationOptions, calibrate
+    from stakes.calibration.escalation.step import OptionRequest
     from stakes.calibration.evaluate import EvaluationOptions, evaluate
     from stakes.commands.calibrate import calibration_log
     from stakes.evaluation.fingerprint import Setting
@@ -67,7 +68,8 @@ def demo(
         raise BadInput(f"{policy} exists already and is not from a demo; choose another folder with -o")
     model = load("embedded")
     setting = Setting("deletion", "redundancy")
-    options = CalibrationOptions(setting, GRID, run=RunOptions(Progress(sys.stderr, "calibrate")))
+    fixed = OptionRequest(escalate=False)  # arms of one total are fixed budgets
+    options = CalibrationOptions(setting, GRID, beside_budgets=fixed, run=RunOptions(Progress(sys.stderr, "calibrate")))
     again = EvaluationOptions(setting=setting, run=RunOptions(Progress(sys.stderr, "evaluate")))
     pages, others = (_few_per_page(split, per_tier) for split in ("calibration", "test"))
 

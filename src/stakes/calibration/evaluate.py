@@ -120,7 +120,7 @@ def evaluate(
     if not policy.fixed:
         raise BadInput(
             "arms are fixed budgets of one total, and this policy asks again or hands over where an answer is unsure; "
-            "its evidence is in the file, and stakes reproduce escalation compares such policies"
+            "its evidence on held-out documents is in the file; to compare arms, calibrate with --no-escalate"
         )
     setting = options.setting or policy_setting(policy)
     if setting.mechanism != policy.mechanism:

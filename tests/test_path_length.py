@@ -22,9 +22,9 @@ from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.signals import RequestSignal, to_dict
 
 PACKAGE = str(Path(stakes.__file__).parent)
-# Reminders that a reader follows the path: they are what it takes, counted.
-MOST_FILES_OF_CALIBRATE = 58
-MOST_FILES_OF_A_REQUEST = 34
+# Reminders that a reader follows the path: what it takes, and two more, since caches of earlier tests hide files.
+MOST_FILES_OF_CALIBRATE = 60
+MOST_FILES_OF_A_REQUEST = 36
 
 
 def is_import(frame: FrameType | None) -> bool:

@@ -8,6 +8,7 @@
 a Vega-Lite specification, as in the report; where vl-convert is installed it carries its drawing as SVG too.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
 from importlib import import_module
@@ -31,15 +32,16 @@ class Chart(dict[str, Any]):
         return bundle
 
 
-class Shown:
+class Shown(ABC):
     """A result with ``rows()``, shown as a table with a caption."""
 
+    @abstractmethod
     def rows(self) -> list[Row]:
         """Plain dicts with the same keys."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _caption(self) -> str:
-        raise NotImplementedError
+        """What stands above the table."""
 
     def to_frame(self) -> Any:
         """``rows`` as a pandas DataFrame."""

@@ -61,7 +61,7 @@ def decode(model: Any, prompts: list[PromptTensors], ids: list[Tensor]) -> Decod
     return greedy(model.model, pack(prompts), ids, options)
 
 
-SHAPES = [("eager", 1, 1), ("eager", 3, 1), ("sdpa", 1, 1), ("sdpa", 3, 1), ("sdpa", 2, 2)]
+SHAPES = [(attention, count, each) for attention in ("eager", "sdpa") for count in (1, 3) for each in (1, 2)]
 
 
 @pytest.mark.parametrize(("attention", "count", "each"), SHAPES)

@@ -10,8 +10,6 @@ from tests.models.tiny import LLAVA, QWEN, config, image_processor, tf, token_id
 from tests.models.tiny_spliced import TEMPLATE, parts, words
 
 CLASSES = {"qwen2_5_vl": "Qwen2_5_VLProcessor", "qwen3_vl": "Qwen3VLProcessor", "qwen3_vl_moe": "Qwen3VLProcessor"}
-# What vLLM 0.32 reads where transformers 5 writes another name; the published checkpoints have these too.
-RENAMES = {"llava_onevision": {"vision_tower.": "vision_tower.vision_model."}}
 
 
 def save_tiny(family: str, folder: Path) -> None:
@@ -34,17 +32,23 @@ def save_tiny(family: str, folder: Path) -> None:
     model.generation_config.eos_token_id = token_id("<|im_end|>")
     model.generation_config.pad_token_id = token_id("<pad>")
     model.save_pretrained(folder)
-    _rename(folder / "model.safetensors", RENAMES.get(family, {}))
+    _as_published(folder / "model.safetensors", family)
     own = words() if family == "internvl" else tokenizer()
     own.chat_template = {"internvl": TEMPLATE, "llava_onevision": LLAVA}.get(family, QWEN)
     own.save_pretrained(folder)
     (folder / "processor_config.json").write_text(json.dumps(_processor(family)))
 
 
-def _rename(path: Path, prefixes: dict[str, str]) -> None:
-    tensors = load_file(path)
-    for old, new in prefixes.items():
-        tensors = {new + name.removeprefix(old) if name.startswith(old) else name: it for name, it in tensors.items()}
+def _as_published(path: Path, family: str) -> None:
+    """SigLIP by its published names, and experts by their published axes, which vLLM 0.32 reads; transformers 5 reads
+    them too and writes others.
+    """
+    tower, tensors = "vision_tower.", {}
+    for name, tensor in load_file(path).items():
+        if family == "llava_onevision" and name.startswith(tower):
+            tensors[f"{tower}vision_model.{name.removeprefix(tower)}"] = tensor
+        else:
+            tensors[name] = tensor.transpose(1, 2).contiguous() if ".experts." in name else tensor
     save_file(tensors, path, metadata={"format": "pt"})
 
 

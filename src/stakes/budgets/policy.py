@@ -179,7 +179,7 @@ class Policy(PolicyView, BaseModel):
         if self.fingerprint == "uncalibrated":
             return "chosen, not calibrated"
         model = "a model that it does not name" if self.model is None else str(self.model)
-        return f"calibrated with {model}" + ("" if self.metric is None else f", graded {self.metric}")
+        return f"calibrated with {model}" + ("" if self.metric is None else f", graded by {self.metric}")
 
     @property
     def reader(self) -> Signal:

@@ -153,7 +153,8 @@ def plan(
         print_next("report", curves)
     elif set(costs) == {"high", "low"}:  # the tiers of synthetic pages
         given = [word for tier, each in costs.items() for word in ("--cost", f"{tier}={each:g}")]
-        print_next("calibrate", "--pages", "receipts", *given, "--mean-budget", mean_budget)
+        largest = max(max(curve.budgets) for curve in measured.values())  # calibrate refuses a mean above its grid
+        print_next("calibrate", "--pages", "receipts", *given, "--mean-budget", min(mean_budget, largest))
 
 
 def check_mean(curves: "Mapping[str, Curve]", counts: Mapping[str, int], mean_budget: int, floor: int | None) -> None:

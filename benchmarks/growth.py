@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks import growth_offline, growth_online
+from benchmarks import growth_images, growth_offline, growth_online
 from benchmarks.growth_figure import draw
 from benchmarks.growth_ladder import ROOM, Ladder, climb, timer
 from benchmarks.machine import about, about_table, printed
@@ -86,6 +86,7 @@ def main() -> None:
         for ladder in [
             *growth_online.ladders(options.quick, options.device, answers),
             *(growth_offline.ladders(options.quick) if options.device == "cpu" else []),
+            *(growth_images.ladders(options.quick) if options.device == "cpu" else []),
         ]
         if options.only in f"{ladder.what} {ladder.against}"
     ]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.latency_floors import Rates, clocked, floors, rates, wait
+from benchmarks.latency_floors import Floors, Rates, clocked, floors, rates, wait
 from benchmarks.latency_model import NEW_TOKENS, build, drawn, scans
 
 from stakes.models import Request
@@ -141,12 +143,8 @@ class Bench:
         spent["prefill"] = spent["first"] - spent["encoder"]
         return spent
 
-    def cell(self, budgets: Sequence[int | None], mechanism: Any, pages: Sequence[Any], repeats: int) -> dict[str, Any]:
-        """One batch: our times, the floor, and their ratio."""
-        requests = [
-            Request(page, QUESTION, budget, "resolution" if budget is None else mechanism)
-            for page, budget in zip(pages, budgets, strict=True)
-        ]
+    def floor(self, requests: Sequence[Request]) -> tuple[Floors, list[int], int]:
+        """The floor of a batch of PIL images, the visual tokens of each, and the tokens of text."""
         grids, lengths, tokens = [], [], []
         for request in requests:
             fitted = fit(request.image, request.budget or 10**6, self.model.family)
@@ -155,11 +153,45 @@ class Bench:
             count = size[0] * size[1] // 784
             tokens.append(count if request.mechanism == "resolution" else int(request.budget or count))
             lengths.append(len(self.model.processor.ids(QUESTION, 1)) - 1 + tokens[-1])
-        least = floors(self.model.model, self.rate, grids, lengths, NEW_TOKENS)
+        return floors(self.model.model, self.rate, grids, lengths, NEW_TOKENS), tokens, lengths[0] - tokens[0]
+
+    def steady(self, files: Sequence[bytes], batch: int, budget: int | None, mechanism: Any) -> dict[str, Any]:
+        """Milliseconds of a batch in the middle of many, from files to text: opened ahead, and one call at a time."""
+        how: Any = "resolution" if budget is None else mechanism
+        calls = [
+            [Request(data, QUESTION, budget, how) for data in files[at : at + batch]]
+            for at in range(0, len(files), batch)
+        ]
+        opened = [replace(request, image=Image.open(io.BytesIO(request.image))) for request in calls[-1]]
+        least, _, _ = self.floor(opened)
+        found: dict[str, Any] = {"batches": len(calls) - 1, "floor": 1000 * least.all}
+        for name, ahead in (("one_by_one", False), ("ahead", True)):
+            self.model.cache, hosts = EncodedCache(), []
+            if ahead:
+                self.model.open_ahead(calls[0])
+            for at, call in enumerate(calls):
+                if at == 1:
+                    wait(self.device)
+                    began = time.perf_counter()
+                if ahead and at + 1 < len(calls):
+                    self.model.open_ahead(calls[at + 1])
+                hosts.append(sum(answer.timings["host"] for answer in self.model.answer(call)))
+            wait(self.device)
+            took = 1000 * (time.perf_counter() - began) / (len(calls) - 1)
+            found[name] = {"all": took, "host": median(hosts[1:]), "ratio_with_host": took / found["floor"]}
+        return found
+
+    def cell(self, budgets: Sequence[int | None], mechanism: Any, pages: Sequence[Any], repeats: int) -> dict[str, Any]:
+        """One batch: our times, the floor, and their ratio."""
+        requests = [
+            Request(page, QUESTION, budget, "resolution" if budget is None else mechanism)
+            for page, budget in zip(pages, budgets, strict=True)
+        ]
+        least, tokens, text = self.floor(requests)
         ours = self.ours(requests, repeats)
         return {
             "tokens": tokens[0] if len(set(tokens)) == 1 else tokens,
-            "text_tokens": lengths[0] - tokens[0],
+            "text_tokens": text,
             "ours": ours,
             "floor": {**{stage: 1000 * s for stage, s in asdict(least).items()}, "all": 1000 * least.all},
             "ratio_to_floor": ours["without_host"] / (1000 * least.all),

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.machine import about_table
 
 BAR = 304  # tokens of the bar, at which the limits are taken apart
-WANTED = 3.0  # times as fast as the plain way
+WANTED, WORST, PSNR = 3.0, 2.5, 44.0  # times as fast as the plain way: median, least; decibels
 
 
 def tables(results: dict[str, Any]) -> dict[str, Any]:
@@ -44,11 +44,11 @@ def findings(results: dict[str, Any]) -> list[str]:
     """The bar, and whether it is met."""
     (pages,) = (part["pages"] for part in results["budgets"] if part["budget"] == BAR)
     ratios, least = [page["ratio"] for page in pages], min(page["psnr"] for page in pages)
-    met = sum(ratio >= WANTED for ratio in ratios)
+    met = median(ratios) >= WANTED and min(ratios) >= WORST and least >= PSNR
     return [
         f"At {BAR} tokens `fit` is {median(ratios):.2f} times as fast as the plain way (median of {len(pages)} "
-        f"photographs; {min(ratios):.2f} to {max(ratios):.2f}), at {least:.1f} dB or more. The bar is {WANTED:g} times "
-        f"at 40 dB: {met} of {len(pages)} photographs meet it.",
+        f"photographs; {min(ratios):.2f} to {max(ratios):.2f}), at {least:.1f} dB or more. The bar is {WANTED:g} times, "
+        f"none under {WORST:g}, at {PSNR:g} dB: {'met' if met else 'missed'}.",
         *(
             f"Decoded at {row['scale']} of its sides, a photograph could be had {row['ratio']:.2f} times as fast (at "
             f"worst {row['least_ratio']:.2f}), at {row['least_psnr']:.1f} dB or more."

@@ -75,6 +75,22 @@ def test_every_cell_counts_by_the_fastest_product_of_any_run(run: Any) -> None:
         assert row[1:] == [f"worst: deletion, batch 1, 96: {times:.2f}", said]
 
 
+def test_the_steady_state_counts_the_host_and_is_open_until_it_is_measured(run: Any) -> None:
+    results = run["results"]
+    assert [row[1:] for row in bars(results)[-2:]] == [["not measured", "open"]] * 2
+    assert "latency-steady" not in tables(results)
+    part = {"all": 130.0, "host": 1.0, "ratio_with_host": 1.3}
+    for batch, said in (("1", "met"), ("32", "**missed**")):
+        worst = {**part, "ratio_with_host": 1.31}
+        found = {"resolution, full": part, "deletion, 304": worst}
+        results[f"steady state, batch {batch}"] = {
+            name: {"batches": 10, "floor": 100.0, "one_by_one": part, "ahead": ahead} for name, ahead in found.items()
+        }
+        assert bars(results)[11 if batch == "1" else 12][1:] == ["1.31", said]
+    rows = tables(results)["latency-steady"]["rows"]
+    assert rows[3] == ["32", "304", "deletion", "100", "130", "130", "1.30", "1.31"]
+
+
 def test_rounding_keeps_five_digits_of_every_number() -> None:
     assert rounded({"a": [1234.5678, 3, "x"], "b": 0.000123456}) == {"a": [1234.6, 3, "x"], "b": 0.00012346}
 

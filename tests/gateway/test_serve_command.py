@@ -198,3 +198,33 @@ def test_a_taken_port_is_reported(upstream: Upstream, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["serve", *BUDGETS, "--upstream", upstream.url, "--port", port])
     assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's malloc")
+def test_the_next_page_reuses_the_memory_of_the_last_one() -> None:
+    program = """
+import io, resource
+from concurrent.futures import ThreadPoolExecutor
+from PIL import Image
+from stakes.gateway.proxy.images import fit_image, measure_bytes
+from stakes.gateway.run import _keep_freed_memory
+from stakes.gateway.settings import Limits
+{setting}
+out = io.BytesIO()
+Image.effect_noise((756, 1008), 8).convert("RGB").save(out, "PNG", compress_level=1)
+image = measure_bytes(out.getvalue(), "qwen2.5-vl", Limits())
+faults = []
+with ThreadPoolExecutor(2) as pool:
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        list(pool.map(lambda _: fit_image(image, 576, "qwen2.5-vl", "png"), range(6)))
+        faults.append((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 6)
+print(*faults)
+"""
+
+    def faults(setting: str) -> list[float]:
+        """Page faults of one page, in each of five rounds."""
+        done = subprocess.run([sys.executable, "-c", program.format(setting=setting)], capture_output=True, check=True)
+        return [float(one) for one in done.stdout.split()]
+
+    assert min(faults("_keep_freed_memory()")) < 50 < max(faults(""))  # 0 to 3, and some 280

@@ -18,7 +18,9 @@ through ``answer_batch``, so that an answer or an error is the same from either.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from stakes.data.sample import Sample
@@ -115,12 +117,12 @@ def answer_locally(
     model: VLM, samples: Sequence[Sample], batches: Sequence[Batch], setting: Setting
 ) -> Generator[tuple[Batch, list[Answer]]]:
     """Each batch with its answers by one model in this process, once the batch before has been dealt with."""
-    images = BatchImages()
-    for batch in batches:
-        if answers_independently(model):
-            yield from _answer_each(model, samples, batch, setting, images)
-        else:
-            yield batch, answer_batch(model, samples, batch, setting, images)
+    with closing(read_ahead(model, samples, batches, setting, BatchImages())) as read:
+        for batch, requests in read:
+            if answers_independently(model):
+                yield from _answer_each(model, samples, batch, requests)
+            else:
+                yield batch, answer_batch(model, samples, batch, requests)
 
 
 def answers_independently(model: Any) -> bool:
@@ -145,48 +147,62 @@ class BatchImages:
         return [self.held[samples[i].digest] for i, _ in batch]
 
 
-def answer_batch(
-    model: VLM, samples: SamplesByIndex, batch: Batch, setting: Setting, images: BatchImages
-) -> list[Answer]:
+def read_ahead(
+    model: Any, samples: SamplesByIndex, batches: Sequence[Batch], setting: Setting, images: BatchImages
+) -> Generator[tuple[Batch, list[Request]]]:
+    """Each batch with its requests; while the caller answers one, a thread reads the images of the next.
+
+    A model with ``open_ahead`` also begins to prepare them. An error about an image is raised at its own batch.
+    """
+
+    def read(batch: Batch) -> list[Request]:
+        requests = [
+            Request(image, samples[i].asked, budget, setting.requested, setting.selector, samples[i].id)
+            for (i, budget), image in zip(batch, images.of(samples, batch), strict=True)
+        ]
+        if callable(open_ahead := getattr(model, "open_ahead", None)):
+            open_ahead(requests)
+        return requests
+
+    with ThreadPoolExecutor(1, thread_name_prefix="stakes-next-batch") as reader:
+        following = [reader.submit(read, batch) for batch in batches[:1]]
+        for batch, after in zip_longest(batches, batches[1:]):
+            requests = following.pop().result()
+            if after is not None:
+                following.append(reader.submit(read, after))
+            yield batch, requests
+
+
+def answer_batch(model: VLM, samples: SamplesByIndex, batch: Batch, requests: Sequence[Request]) -> list[Answer]:
     """One answer for each pair; an error names the sample whose image is at fault, or the whole batch."""
-    pixels = images.of(samples, batch)
-    requests = _requests(samples, batch, setting, pixels)
     try:
         answers = model.answer(requests)
     except StakesError as error:
-        raise type(error)(f"{_at_fault(samples, batch, pixels)}: {error}") from error
+        raise type(error)(f"{_at_fault(samples, batch, requests)}: {error}") from error
     if len(answers) != len(requests):
         raise LedgerBreach(f"the model gave {len(answers)} answers to {len(requests)} requests")
     return answers
 
 
 def _answer_each(
-    model: Any, samples: SamplesByIndex, batch: Batch, setting: Setting, images: BatchImages
+    model: Any, samples: SamplesByIndex, batch: Batch, requests: Sequence[Request]
 ) -> Generator[tuple[Batch, list[Answer]]]:
     """Each pair by itself, in the order that answers arrive; an error comes after the answers that came before it."""
-    pixels = images.of(samples, batch)
     try:
-        for at, answer in model.answer_each(_requests(samples, batch, setting, pixels)):
+        for at, answer in model.answer_each(requests):
             yield (batch[at],), [answer]
     except StakesError as error:
-        raise type(error)(f"{_at_fault(samples, batch, pixels)}: {error}") from error
+        raise type(error)(f"{_at_fault(samples, batch, requests)}: {error}") from error
 
 
-def _requests(samples: SamplesByIndex, batch: Batch, setting: Setting, pixels: Sequence[Any]) -> list[Request]:
-    return [
-        Request(image, samples[i].asked, budget, setting.requested, setting.selector, samples[i].id)
-        for (i, budget), image in zip(batch, pixels, strict=True)
-    ]
-
-
-def _at_fault(samples: SamplesByIndex, batch: Batch, pixels: Sequence[Any]) -> str:
+def _at_fault(samples: SamplesByIndex, batch: Batch, requests: Sequence[Request]) -> str:
     """The sample whose image cannot be decoded, or else all samples of the batch."""
     from stakes.vision.image.decode import open_image
 
     ids = [samples[i].id for i, _ in batch]
-    for name, image in zip(ids, pixels, strict=True):
+    for name, request in zip(ids, requests, strict=True):
         try:
-            open_image(image)
+            open_image(request.image)
         except UnreadableImage:
             return f"sample {name!r}"
     return f"sample {ids[0]!r}" if len(ids) == 1 else f"samples {ids[0]!r} to {ids[-1]!r}"

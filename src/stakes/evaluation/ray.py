@@ -25,7 +25,7 @@ from typing import Any
 
 from stakes.data.sample import Sample
 from stakes.errors import BadInput, StakesError
-from stakes.evaluation.batching import Batch, BatchImages, answer_batch, chunk_batches
+from stakes.evaluation.batching import Batch, BatchImages, answer_batch, chunk_batches, read_ahead
 from stakes.evaluation.fingerprint import Setting
 from stakes.models.base import VLM, Answer
 from stakes.models.identity import identity
@@ -204,8 +204,9 @@ class _Worker:
                 named = f"samples {samples[batch[0][0]].id!r} to {samples[batches[-1][-1][0]].id!r}"
                 raise StakesError(f"{named}: {TRIES} workers died over them (of memory, or of an image); start again")
             model = self._loaded()
-            for batch in batches:
-                yield batch, answer_batch(model, samples, batch, setting, self.images)
+            with closing(read_ahead(model, samples, batches, setting, self.images)) as read:
+                for batch, requests in read:
+                    yield batch, answer_batch(model, samples, batch, requests)
         except StakesError as error:
             yield batch, error
 

@@ -46,9 +46,10 @@ class SizeMemory:
         places = _places(turns, [id(part) for part, _ in images])
         keys = []
         for (_, data), (text, earlier) in zip(images, places, strict=True):
-            image = self._digest(sender.encode("utf-8", "replace"), data)
+            own = hashlib.blake2b(data, digest_size=32).digest()  # the one pass over the bytes, 0.7 ms a megabyte
+            image = self._digest(sender.encode("utf-8", "replace"), own)
             page = self._digest(b"page", image, tier.encode("utf-8", "replace"))
-            keys.append(ImageKeys(page, self._digest(b"turn", image, text), earlier, place_of(data)))
+            keys.append(ImageKeys(page, self._digest(b"turn", image, text), earlier, place_of(own)))
         return keys
 
     def find(self, keys: Sequence[ImageKeys], tier: str, costs: Mapping[str, float]) -> list[KnownImage]:
@@ -78,9 +79,9 @@ class SizeMemory:
         return digest.digest()
 
 
-def place_of(data: bytes) -> float:
-    """A number from 0 to 1 that depends on an image's bytes only."""
-    return int.from_bytes(hashlib.blake2b(data, digest_size=6).digest()) / 2**48
+def place_of(digest: bytes) -> float:
+    """A number from 0 to 1 of the digest of an image's bytes."""
+    return int.from_bytes(digest[:6]) / 2**48
 
 
 def _places(turns: Any, wanted: Sequence[int]) -> list[tuple[bytes, bool]]:

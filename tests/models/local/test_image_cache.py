@@ -14,6 +14,7 @@ from stakes.models import Request
 from stakes.models.local import image_cache as images
 from stakes.models.local.ahead import encode_ahead
 from stakes.models.local.image_cache import OpenedImage, OpenedImages, open_all, open_once
+from stakes.models.local.resources import Clock
 
 
 def page(seed: int) -> Image.Image:
@@ -72,6 +73,6 @@ def test_no_second_copy_of_the_pixels_is_kept() -> None:
     model = fresh("qwen2_5_vl", fast=True)
     opened: OpenedImages = {}
     requests = [Request(page(i), "What?", 5, "deletion") for i in (0, 1)]
-    encode_ahead(model, requests, opened)
+    encode_ahead(model, requests, opened, Clock(model.device))
     assert [one.pixels for one in opened.values()] == [None, None]
     assert open_once(Request(page(2), "What?"), "qwen2.5-vl", opened).pixels is None

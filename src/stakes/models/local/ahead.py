@@ -16,17 +16,15 @@ if TYPE_CHECKING:
     from stakes.models.local.vlm import LocalVLM
 
 
-def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> dict[str, float]:
-    """Encode and rank the new images of a call together (fast path); returns milliseconds by stage.
+def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:
+    """Encode and rank the new images of a call together (fast path); ``clock`` adds up milliseconds by stage.
 
     Images whose selector needs encoder attention are encoded later, one by one.
     """
-    clock = Clock(vlm.device)
     _encode_new(vlm, requests, opened, clock)
     drop_pixels(opened)
     with clock("selector"), suppress(torch.OutOfMemoryError):  # what does not fit together is ranked one by one
         _rank_ahead(vlm, requests, opened)
-    return dict(clock.spent)
 
 
 def _encode_new(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:

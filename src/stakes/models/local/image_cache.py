@@ -2,9 +2,10 @@
 
 import hashlib
 import os
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import Fitted, fit
 
 WORKERS = min(8, os.cpu_count() or 1)  # threads that open the images of one call
+AHEAD_BYTES = 1 << 30  # of images that are opened before their call
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,54 @@ def open_all(requests: Sequence[Request], family: str, opened: OpenedImages) -> 
 def drop_pixels(opened: OpenedImages) -> None:
     """Keep the images alone, without a second copy of their pixels."""
     opened.update({name: one._replace(pixels=None) for name, one in opened.items()})
+
+
+class ImagesAhead:
+    """Opens the images of the next call in threads, while the device works on this one.
+
+    It holds the images of two announced calls at most, this one's and the next one's, and opens none beyond ``limit``
+    bytes: those are left to their call. An error is raised where the image is taken, so in the call that has it.
+    """
+
+    def __init__(self, limit: int = AHEAD_BYTES) -> None:
+        self.limit, self._lock = limit, threading.Lock()
+        # By source and budget. A request is held with its image, whose id is its name while it lives.
+        self._calls: deque[dict[Hashable, tuple[Request, Future[OpenedImage | None]]]] = deque(maxlen=2)
+
+    def start(self, requests: Sequence[Request], family: str, more: Callable[[], object] | None = None) -> None:
+        """Begin to open these images, and do ``more`` after them; returns at once."""
+        pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="stakes-ahead")
+        with self._lock:
+            known = {name: future for call in self._calls for name, (_, future) in call.items()}
+            call: dict[Hashable, tuple[Request, Future[OpenedImage | None]]] = {}
+            for request in requests:
+                name = _source(request)
+                if name not in call:
+                    call[name] = request, known.get(name) or pool.submit(self._open_within, request, family)
+            self._calls.append(call)
+        if more is not None:
+            pool.submit(more)
+        pool.shutdown(wait=False)  # its threads end with their work
+
+    def take(self, requests: Sequence[Request]) -> OpenedImages:
+        """The images of this call that are open or being opened; any other is not among them."""
+        opened: OpenedImages = {}
+        for name in dict.fromkeys(map(_source, requests)):
+            with self._lock:
+                found = next((call.pop(name) for call in self._calls if name in call), None)
+                while self._calls and not self._calls[0]:
+                    self._calls.popleft()
+            if found is not None and (image := found[1].result()) is not None:
+                opened[name] = image
+        return opened
+
+    def _open_within(self, request: Request, family: str) -> OpenedImage | None:
+        with self._lock:
+            futures = {id(future): future for call in self._calls for _, future in call.values()}.values()
+            done = [one.result() for one in futures if one.done() and one.exception() is None]
+            if sum(7 * one.image.width * one.image.height for one in done if one is not None) >= self.limit:
+                return None  # 7 bytes a pixel: 4 in Pillow, 3 for the encoder
+        return _open(request, family)
 
 
 def chunks_by_area(images: list[OpenedImage], limit: int = 32 << 20) -> Iterator[list[OpenedImage]]:

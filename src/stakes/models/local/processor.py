@@ -6,8 +6,9 @@ repeated in the token ids here, once for each token of the encoder.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,18 @@ class Processor:
 
         Images come first, the question after them.
         """
-        content = [{"type": "image"}] * len(tokens) + [{"type": "text", "text": question + SUFFIX}]
+        ids = self.prompt_ids(question, len(tokens))
+        counts = iter(tokens)
+        repeated = [[one] * (next(counts) if one == self.image_token_id else 1) for one in ids]
+        return torch.tensor([one for some in repeated for one in some])
+
+    @cached_property
+    def prompt_ids(self) -> Callable[[str, int], tuple[int, ...]]:
+        """The ids of a question about so many images, with one placeholder each; the last ones are remembered."""
+        return lru_cache(1024)(self._prompt_ids)
+
+    def _prompt_ids(self, question: str, images: int) -> tuple[int, ...]:
+        content = [{"type": "image"}] * images + [{"type": "text", "text": question + SUFFIX}]
         text = self.tokenizer.apply_chat_template(
             [{"role": "user", "content": content}],
             chat_template=self.template,
@@ -47,12 +59,10 @@ class Processor:
         )
         ids = self.tokenizer(text)["input_ids"]
         found = ids.count(self.image_token_id)
-        if found != len(tokens):
-            images = "one image" if len(tokens) == 1 else f"{len(tokens)} images"
-            raise BadInput(f"a prompt has {images}, but {question!r} has {found} placeholders")
-        counts = iter(tokens)
-        repeated = [[one] * (next(counts) if one == self.image_token_id else 1) for one in ids]
-        return torch.tensor([one for some in repeated for one in some])
+        if found != images:
+            have = "one image" if images == 1 else f"{images} images"
+            raise BadInput(f"a prompt has {have}, but {question!r} has {found} placeholders")
+        return tuple(ids)
 
     def question_ids(self, question: str) -> Tensor:
         """[L] ids of the question alone."""

@@ -93,6 +93,11 @@ class SplicedVLM(LocalVLM):
         """The budgets by resolution that a parameter of its processor can take; None: any, or none."""
         return self.stock.menu
 
+    def open_ahead(self, requests: Sequence[Request]) -> None:
+        """As of every local model, unless a parameter of the processor realises budgets."""
+        if self.menu is None:
+            super().open_ahead(requests)
+
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; those whose budget a parameter realises are answered one by one."""
         by_parameter = [

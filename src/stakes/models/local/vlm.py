@@ -23,7 +23,7 @@ from stakes.models.fast.decoder import FastDecoder
 from stakes.models.identity import ModelName
 from stakes.models.local.ahead import encode_ahead
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
-from stakes.models.local.image_cache import Encoded, EncodedCache, OpenedImages
+from stakes.models.local.image_cache import Encoded, EncodedCache, ImagesAhead, drop_pixels
 from stakes.models.local.kv_cache import has_sliding_window
 from stakes.models.local.prefix import SharedPrefixes, plan_batches, prefill_prefixes, suffix
 from stakes.models.local.processor import Processor
@@ -48,6 +48,7 @@ class LocalVLM(ABC):
     batch_size: int = 8
     decode_size: int = 32
     cache: EncodedCache = field(default_factory=EncodedCache)
+    ahead: ImagesAhead = field(default_factory=ImagesAhead, repr=False)
     fast: bool | None = None
     named: ModelName | None = None
     several_images: ClassVar[bool] = False  # whether a prompt may have more than one
@@ -110,17 +111,32 @@ class LocalVLM(ABC):
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._lock, torch.inference_mode():  # hooks sit on the one model: no two batches at once
-            opened: OpenedImages = {}
-            parts = [part for request in requests for part in request.parts]
-            ahead = encode_ahead(self, parts, opened) if self.fast_decoder is not None else {}
+            parts, clock = [part for request in requests for part in request.parts], Clock(self.device)
+            with clock("host", wait=False):
+                opened = self.ahead.take(parts)
+            if self.fast_decoder is not None:
+                encode_ahead(self, parts, opened, clock)
+            drop_pixels(opened)
             jobs = prepare(self, requests, opened)
             for job in jobs:
-                for stage, ms in ahead.items():
+                for stage, ms in clock.spent.items():
                     job.spent[stage] = job.spent.get(stage, 0.0) + ms / len(jobs)
             lengths = [len(job.prompt.embeds) for job in jobs]
             batches = plan_batches([job.prefix for job in jobs], [job.inside for job in jobs], lengths, self.batch_size)
             answers = dict(answer for groups in batches for answer in self._answer_batch(jobs, groups))
             return [answers[i] for i in range(len(requests))]
+
+    def open_ahead(self, requests: Sequence[Request]) -> None:
+        """Begin to open the images and to tokenize the questions of the next ``answer``; returns at once.
+
+        What that call finds ready it does not do again; its answers are the same.
+        """
+
+        def tokenize() -> None:
+            for request in requests if isinstance(self.processor, Processor) else ():
+                self.processor.prompt_ids(request.question, len(request.parts))
+
+        self.ahead.start([part for request in requests for part in request.parts], self.family, tokenize)
 
     def prepare(self, request: Request) -> Job:
         """The job of one request: its prompt with the tokens deleted, and what was spent on it."""

@@ -30,9 +30,10 @@ from PIL.TiffImagePlugin import TiffImageFile
 from stakes.errors import BadInput, StakesError, UnreadableImage
 from stakes.vision.image import MAX_PIXELS
 from stakes.vision.image.modes import gray_or_rgb
+from stakes.vision.image.resample import PlainFile
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-MAX_SCANS = 100
+MAX_SCANS, MAX_CHUNKS = 100, 4096
 
 Source = Image.Image | bytes | str | os.PathLike[str]
 Box = tuple[float, float, float, float]
@@ -77,7 +78,8 @@ class Picture:
     def __init__(self, source: Source, *, max_pixels: int = MAX_PIXELS, header_only: bool = False) -> None:
         self._own = not isinstance(source, Image.Image)
         with _guarded():
-            self._image = source if isinstance(source, Image.Image) else _open(read_source(source))
+            self._data = b"" if isinstance(source, Image.Image) else read_source(source)
+            self._image = source if isinstance(source, Image.Image) else _open(self._data)
             width, height = self._image.size
             if width * height > max_pixels:
                 raise UnreadableImage(
@@ -86,7 +88,7 @@ class Picture:
             if width < 1 or height < 1:
                 raise UnreadableImage(f"the image has {width}x{height} pixels; at least one is needed")
             # A PNG may state its orientation after its pixels.
-            if self._image.format == "PNG" and not header_only:
+            if self._image.format == "PNG" and not (header_only or plain_png(self._data)):
                 self._image.load()
             orientation = _orientation(self._image)
         self._transpose = _TRANSPOSE.get(orientation)
@@ -143,6 +145,20 @@ class Picture:
             image.load()
             return gray_or_rgb(image), box or (0, 0, *image.size)
 
+    def plain_file(self, at_least: tuple[int, int]) -> PlainFile | None:
+        """The bytes, where they decode to 8-bit RGB in one pass at the scale that ``pixels`` would choose."""
+        if not self._data or self._image.mode != "RGB" or self.format not in ("PNG", "JPEG"):
+            return None
+        width, height = self._image.size
+        if self.format == "PNG":
+            return PlainFile(self._data, "PNG", 1, (width, height)) if plain_png(self._data) else None
+        wanted = at_least[::-1] if self.sideways else at_least
+        room = min(width // wanted[0], height // wanted[1])
+        scale = 4 if room >= 4 else 2 if room >= 2 else 1
+        if width % scale or height % scale or not one_scan(self._data):
+            return None
+        return PlainFile(self._data, "JPEG", scale, (width // scale, height // scale))
+
     def upright_box(self, box: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
         """A box of the pixels as stored, at native size, where it lies in the upright image."""
         x0, y0, x1, y1 = (box[1], box[0], box[3], box[2]) if self.sideways else box
@@ -154,7 +170,8 @@ class Picture:
 
     def upright(self, image: Image.Image) -> Image.Image:
         """An image made of the stored pixels with the EXIF orientation applied, as RGB of its own."""
-        rgb = (image.transpose(self._transpose) if self._transpose is not None else image).convert("RGB")
+        turned = image.transpose(self._transpose) if self._transpose is not None else image
+        rgb = turned if turned.mode == "RGB" and turned is not self._image else turned.convert("RGB")
         rgb.info.clear()
         return rgb
 
@@ -199,6 +216,24 @@ def one_scan(data: bytes) -> bool:
         elif kind not in (0xC4, 0xDB, 0xDD, 0xFE) and not 0xE0 <= kind <= 0xEF:  # tables, comments, applications
             return False
         at += 2 + length
+    return False
+
+
+def plain_png(data: bytes) -> bool:
+    """Whether a PNG holds 8-bit RGB without transparency or interlacing, and nothing but its end after its pixels.
+
+    So no orientation comes after them. A truncated file, and one of very many chunks, is not plain.
+    """
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[24:26] != b"\x08\x02" or data[28:29] != b"\x00":
+        return False
+    at, seen = 8, b""
+    for _ in range(MAX_CHUNKS):
+        kind = data[at + 4 : at + 8]
+        if kind == b"IEND":
+            return seen == b"IDAT"
+        if kind in (b"", b"tRNS", b"acTL") or (seen == b"IDAT" and kind != b"IDAT"):
+            return False
+        at, seen = at + 12 + int.from_bytes(data[at : at + 4], "big"), kind
     return False
 
 

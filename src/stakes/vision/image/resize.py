@@ -9,24 +9,22 @@ A factor family (Qwen-VL) turns every f x f square of pixels into one token, so 
 A last token or two is not worth a tenth of the shape: of 576 tokens, a page of 756 x 1008 pixels takes 27 x 21 squares
 (567 tokens, stretch 4 %) and not 26 x 22 (572 tokens, 13 %). A larger budget never takes fewer tokens, and the tokens
 taken are a budget that takes the same size. Only grids count on which the server's own ``smart_resize`` is the
-identity and none of whose sides exceeds that of the native grid unless ``upscale``. An image whose native tokens fit
-the budget takes its native grid, whatever its stretch, as the server would make it (1 x 150 pixels become 28 x 700).
-LLaVA-OneVision takes a rung of its ladder. Every other family that resizing controls is shrunk in its own shape
-(``tile_sizes``).
+identity and none of whose sides exceeds that of the native grid unless ``upscale``. An image within its budget takes
+its native grid, whatever its stretch, as the server would make it (1 x 150 pixels become 28 x 700). LLaVA-OneVision
+takes a rung of its ladder. Other families that resizing controls are shrunk in their own shape (``tile_sizes``).
 
-Pixels are resampled bicubically with antialiasing, as the processors of the local families do, so an image looks to the
-model as if its own processor had shrunk it; on the sizes of a factor family that processor is then the identity. Two
-shortcuts are measured in PSNR against decoding everything and resampling in one step:
+Pixels are resampled bicubically with antialiasing, as the processors of the local families do; on the sizes of a factor
+family that processor is then the identity. Two shortcuts are measured in PSNR against decoding everything and
+resampling in one step:
 
 * A JPEG is decoded at a half or a quarter of its sides (DCT scaling) where that leaves at least 3 times the target.
   On 150 real pages, charts and receipts: 42.6 dB at worst at 3 times, 40.4 at 2.5, 36.7 at 2. A one-bit halftone saved
   as JPEG is an exception: 37.8 dB at 3 times. A photograph (its EXIF states an exposure) is softer than a scan: 1.75
   times is enough, 40.3 dB at worst on drawn ones of 12 megapixels, through the sharpest lens tried.
-* Where libvips is faster than Pillow, it resamples (``resample``); otherwise what is more than 6 times the target is
-  first averaged over whole pixels (``reducing_gap``): 48 dB at worst on synthetic pages.
+* Where libvips is faster than Pillow, it decodes and resamples (``resample``); otherwise what is more than 6 times the
+  target is first averaged over whole pixels (``reducing_gap``): 48 dB at worst on synthetic pages.
 
-    fitted = fit("page.jpg", 576)
-    fitted.image.size, fitted.tokens          # (588, 756), 567 for a page of 756 x 1008 pixels
+    fit("page.jpg", 576).image.size          # (588, 756), 567 tokens, for a page of 756 x 1008 pixels
 """
 
 import math
@@ -42,7 +40,7 @@ from stakes.vision.geometry.ladder import ladder
 from stakes.vision.geometry.tiles import AnyRes
 from stakes.vision.image import MAX_PIXELS
 from stakes.vision.image.decode import Box, Picture, Source, read_source
-from stakes.vision.image.resample import resampled
+from stakes.vision.image.resample import resampled, streamed
 from stakes.vision.image.tile_sizes import nearest_size
 from stakes.vision.image.trim import Bounds, margins
 
@@ -84,17 +82,16 @@ def fit(
 ) -> Fitted:
     """Resize an image (PIL, bytes or path) to the most tokens <= budget whose last 2 % do not buy stretch.
 
-    An image whose native tokens fit the budget is sized to its native grid; nothing is enlarged beyond that unless
-    ``upscale``. ``decode_limit`` is the most pixels that are decoded. ``trim`` spends the budget on the page without
-    its margins (``stakes.vision.image.trim``). Raises ``UnreadableImage``, ``UnknownFamily``, ``InfeasibleBudget`` with
-    the smallest feasible budget, ``BadInput`` for a family that resizing cannot control.
+    Nothing is enlarged beyond its native grid unless ``upscale``. ``decode_limit`` is the most pixels that are decoded.
+    ``trim`` spends the budget on the page without its margins. Raises ``UnreadableImage``, ``UnknownFamily``,
+    ``InfeasibleBudget`` with the smallest feasible budget, ``BadInput`` for a family that resizing cannot control.
     """
     source = image if isinstance(image, Image.Image) else read_source(image)
     picture = Picture(source, max_pixels=decode_limit)
     whole = size = fitted_size(*picture.size, budget, family, stretch=stretch, upscale=upscale)
-    pixels, inner = picture.pixels(at_least=_enough(picture, size.width, size.height))
     box = (0, 0, *picture.size)
     if trim:
+        pixels, inner = picture.pixels(at_least=_enough(picture, size.width, size.height))
         stored = _outward(margins(pixels), inner, picture.size[::-1] if picture.sideways else picture.size)
         box = picture.upright_box(stored)
         shown = box[2] - box[0], box[3] - box[1]
@@ -109,14 +106,20 @@ def fit(
         if decoded != picture.size and (decoded[0] < needed[0] or decoded[1] < needed[1]):
             picture = Picture(source, max_pixels=decode_limit)
             pixels, inner = picture.pixels(at_least=(needed[0], needed[1]))
-        inner = _within(stored, inner, picture)
-    scale = size.width / (box[2] - box[0]), size.height / (box[3] - box[1])
-    return Fitted(_resized(picture, pixels, inner, size.width, size.height), size.tokens, whole.native, scale, box)
+        made = _resized(picture, pixels, _within(stored, inner, picture), size.width, size.height)
+    else:
+        made = resample(picture, size.width, size.height)
+    scale = made.width / (box[2] - box[0]), made.height / (box[3] - box[1])
+    return Fitted(made, size.tokens, whole.native, scale, box)
 
 
 def resample(picture: Picture, width: int, height: int) -> Image.Image:
     """The picture at this size, upright, RGB; its own pixels, untouched, where it has that size already."""
-    pixels, box = picture.pixels(at_least=_enough(picture, width, height))
+    enough = _enough(picture, width, height)
+    plain, target = picture.plain_file(enough), (height, width) if picture.sideways else (width, height)
+    if plain is not None and (made := streamed(plain, target)) is not None:
+        return picture.upright(made)
+    pixels, box = picture.pixels(at_least=enough)
     return _resized(picture, pixels, box, width, height)
 
 
@@ -192,10 +195,8 @@ def _largest_rung(width: int, height: int, budget: int, family: str, native: int
     within = [rung for rung in rungs if rung.tokens <= budget]
     if not within:
         shown = ", ".join(str(rung.tokens) for rung in rungs[:6]) + (", …" if len(rungs) > 6 else "")
-        raise InfeasibleBudget(
-            f"no size of a {width}x{height} image takes {budget} tokens or fewer with {family}, only {shown}; "
-            f"the smallest feasible budget is {rungs[0].tokens}"
-        )
+        what = f"no size of a {width}x{height} image takes {budget} tokens or fewer with {family}"
+        raise InfeasibleBudget(f"{what}, only {shown}; the smallest feasible budget is {rungs[0].tokens}")
     return FittedSize(within[-1].width, within[-1].height, within[-1].tokens, native)
 
 
@@ -212,10 +213,9 @@ def best_grid(
 ) -> tuple[int, int]:
     """(rows, columns) of the squares that spend the budget best; ``InfeasibleBudget`` names the smallest budget.
 
-    For a given number of rows the most columns reach the most tokens, and fewer rows reach fewer, so the search walks
-    rows down from sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way. From the grid with the
-    most tokens it goes to the least stretched grid within 2 % below, and repeats until that grid stays; every grid that
-    it skips is stretched more than the one it goes to.
+    For a given number of rows the most columns reach the most tokens, so the search walks rows down from
+    sqrt(budget (1 + stretch) H / W) and stops after about a seventh of the way. From the grid with the most tokens it
+    goes to the least stretched grid within 2 % below, and repeats until that grid stays.
     """
     native_width, native_height = smart_resize(width, height, factor, min_pixels, max_pixels)
     native = native_height // factor, native_width // factor

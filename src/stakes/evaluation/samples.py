@@ -65,8 +65,7 @@ def draw_samples(
 ) -> list[Sample]:
     """Fresh synthetic pages with ``per_tier`` questions of each of the page's own tiers; pages are drawn again on load.
 
-    A signal may read other tiers from the questions than the page's own. ``per_page``: questions of a tier on one page.
-    ``start``: the first seed.
+    A signal may read other tiers. ``per_page``: questions of a tier on one page. ``start``: the first seed.
     """
     from stakes.data.synthetic import draw, samples
 

@@ -30,48 +30,61 @@ from stakes.evaluation.samples import draw_samples, prepare_samples
 from stakes.models import load
 from stakes.models.base import CONFIDENCE, VLM, Request, confidence_of
 from stakes.models.embedded import UNSURE_BELOW
-from stakes.models.local import vlm
+from stakes.models.local import generate, vlm
+from stakes.models.local.generate import token_logprobs
 
 FAMILIES = ("forms", "charts", "infographics", "signs", "shapes")
 REAL = {"sroie": 160, "docvqa": 240, "chartqa": 200}  # questions of each; four on a receipt
 BUDGETS = (96, 224, 448, None)
-STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
-    CONFIDENCE: lambda logprobs: math.exp(sum(logprobs) / len(logprobs)),
-    "smallest token probability": lambda logprobs: math.exp(min(logprobs)),
-    "product of token probabilities": lambda logprobs: math.exp(sum(logprobs)),
-    "first token's probability": lambda logprobs: math.exp(logprobs[0]),
+STATISTICS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
+    CONFIDENCE: lambda first, _: math.exp(sum(first) / len(first)),
+    "smallest token probability": lambda first, _: math.exp(min(first)),
+    "product of token probabilities": lambda first, _: math.exp(sum(first)),
+    "first token's probability": lambda first, _: math.exp(first[0]),
+    "mean margin": lambda first, second: float(np.mean(np.exp(first) - np.exp(second))),
+    "smallest margin": lambda first, second: float(np.min(np.exp(first) - np.exp(second))),
 }
+"""By the log-probabilities of each token and of the one that came second."""
+Pairs = Sequence[tuple[float, float]]
 FEWEST = 5  # right answers, and wrong ones, below which no AUC is given
 BATCH = 16
 
 
 class Answered(NamedTuple):
-    """One answer: where it is from, whether it was right, and its log-probabilities."""
+    """One answer: where it is from, whether it was right, and for each token the two largest log-probabilities."""
 
     group: str
     full: bool
     right: bool
-    logprobs: Sequence[float]
+    logprobs: Pairs
+
+    def value(self, statistic: str) -> float:
+        """A statistic of this answer."""
+        first, second = zip(*self.logprobs, strict=True)
+        return STATISTICS[statistic](first, second)
 
 
 @contextmanager
-def recorded() -> Iterator[list[Sequence[float]]]:
+def recorded() -> Iterator[list[Pairs]]:
     """The log-probabilities of every answer of a local model, whose confidence is then its index in this list."""
-    kept: list[Sequence[float]] = []
+    kept: list[Pairs] = []
 
-    def record(logprobs: Sequence[float]) -> float:
+    def record(logprobs: Pairs) -> float:
         kept.append(logprobs)
         return len(kept) - 1
 
-    vars(vlm)["confidence_of"] = record
+    def largest_two(logits: Any, _: Any) -> Any:
+        return logits.topk(2, dim=1).values - logits.logsumexp(1, keepdim=True)
+
+    vars(vlm)["confidence_of"], vars(generate)["token_logprobs"] = record, largest_two
     try:
         yield kept
     finally:
-        vars(vlm)["confidence_of"] = confidence_of
+        vars(vlm)["confidence_of"], vars(generate)["token_logprobs"] = confidence_of, token_logprobs
 
 
 def answered(
-    model: VLM, group: str, samples: Sequence[Sample], budgets: Sequence[int | None], kept: list[Sequence[float]]
+    model: VLM, group: str, samples: Sequence[Sample], budgets: Sequence[int | None], kept: list[Pairs]
 ) -> Iterator[Answered]:
     """Every sample at every budget; None: with all tokens in the checkpoint's own bounds."""
     for budget in budgets:
@@ -111,7 +124,7 @@ def tables(found: Sequence[Answered]) -> dict[str, dict[str, list[Any]]]:
         if not group:
             continue
         parts = [[one for one in group if one.right is right] for right in (True, False)]
-        values = [[[value(one.logprobs) for one in part] for part in parts] for value in STATISTICS.values()]
+        values = [[[one.value(name) for one in part] for part in parts] for name in STATISTICS]
         by_statistic.append([name, len(group), len(parts[0]) / len(group), *(auc(*each) for each in values)])
         marked = [sum(value < UNSURE_BELOW for value in part) for part in values[0]]
         shares = [count / len(part) if part else None for count, part in zip(marked, parts, strict=True)]

@@ -48,7 +48,7 @@ MEAN, AT_ONCE = 512, 8
 EVIDENCE = {
     "questions": 200,
     "documents": 90,
-    "escalated": 0.1,
+    "escalated": 0.01,
     "flagged": 0,
     "error": 0.1,
     "upper": 0.2,
@@ -120,7 +120,7 @@ def serving(upstream: str, options: dict[str, TierOption], mean: int, burst: int
     tiers = {
         tier: {"cost": {"high": 5, "low": 1}[tier], "budget": option.budget, "review_below": option.review_below,
                "escalate": None if option.escalate is None else option.escalate.model_dump(),
-               "evidence": None if burst is None else {**EVIDENCE, "tokens": 1.2 * option.budget}}
+               "evidence": None if burst is None else {**EVIDENCE, "tokens": 1.02 * option.budget}}
         for tier, option in options.items()
     }  # fmt: skip
     record = {"schema": 2, "mean_budget": mean, "floor": 32, "tiers": tiers, "fingerprint": "engine"}
@@ -130,7 +130,7 @@ def serving(upstream: str, options: dict[str, TierOption], mean: int, burst: int
         sys.executable, "-m", "stakes", "serve", "--policy", str(folder / "policy.json"), "--upstream", upstream,
         "--port", str(port), "--min-pixels", "12544",
         "--max-pixels", "1019200", "--no-probe",
-        *([] if burst is None else ["--burst", str(burst), "--ledger", str(folder / "ledger.json")]),
+        *([] if burst is None else ["--burst", str(burst)]),
     ]  # fmt: skip
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)

@@ -13,15 +13,16 @@ from typing import Any
 from stakes.report.charts import LIGHT, config, series
 from stakes.report.svg import converter
 
-ARMS = ("uniform", "cost", "escalation", "cost and escalation")
+ARMS = ("uniform", "cost", "options alone", "cost and options")
 
 
 def draw(table: dict[str, Any]) -> str:
-    """One panel for each source of pages."""
+    """One panel for each kind of option, at the first cost ratio."""
     columns = {name: i for i, name in enumerate(table["columns"])}
     points = [
-        {"pages": row[columns["pages"]], "arm": arm, "tokens": row[columns["tokens"]], "cwe": row[columns[arm]]}
+        {"options": row[columns["options"]], "arm": arm, "tokens": row[columns["tokens"]], "cwe": row[columns[arm]]}
         for row in table["rows"]
+        if row[columns["r"]] == table["rows"][0][columns["r"]]
         for arm in ARMS
     ]
     look = series(list(ARMS), LIGHT)
@@ -32,9 +33,9 @@ def draw(table: dict[str, Any]) -> str:
     legend = {"orient": "bottom", "title": None, "columns": 2}
     spec: dict[str, Any] = {
         "data": {"values": points},
-        "facet": {"field": "pages", "title": None},
+        "facet": {"field": "options", "title": None, "sort": ["second attempts", "predicted budgets", "both"]},
         "spec": {
-            "width": 420,
+            "width": 300,
             "height": 260,
             "mark": {"type": "line", "point": True},
             "encoding": {

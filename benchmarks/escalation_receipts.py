@@ -41,6 +41,7 @@ from stakes.experiments.study import Study, enlarged
 from stakes.models import load
 
 BUDGET, CEILING, LEVEL, COST = 576, 0.02, 0.95, 10.0
+FEW = 224  # tokens at which some totals of synthetic receipts are wrong; at 576 none is
 METRIC, NAME = "fields", "escalation-receipts"
 COLUMNS = ["pages", "model", "review", "receipts", "questions", "flagged", "error of unflagged", "at most"]
 
@@ -74,21 +75,21 @@ def _sample(page: Page, number: int, seed: int) -> Sample:
     )
 
 
-def synthetic(study: Study, count: int) -> list[list[Any]]:
-    """All totals, and those that are not flagged at the certified ceiling, where one is."""
-    samples = totals(count)
-    outcomes = _answers(study, "receipts-totals", samples)
+def synthetic(study: Study, count: int, budget: int) -> list[list[Any]]:
+    """All totals at a budget, and those that are not flagged at the certified ceiling, where one is."""
+    samples, name = totals(count), f"synthetic totals at {budget} tokens"
+    outcomes = _answers(study, "receipts-totals", samples, budget)
     table, measured = answer_table(outcomes, {"total": COST}), by_document(outcomes, {"total": COST})
     own, other = (part.tiers["total"] for part in table.divide(measured.split()[0].documents))
-    found = review_ceiling("total", own, other, TierOption(BUDGET), CEILING, LEVEL)
-    options = {"no review": TierOption(BUDGET)}
+    found = review_ceiling("total", own, other, TierOption(budget), CEILING, LEVEL)
+    options = {"no review": TierOption(budget)}
     how = f"certified at most {CEILING:.0%}" if found.below else f"{CEILING:.0%} cannot be certified"
-    options[how] = TierOption(BUDGET, None, found.below)
+    options[how] = TierOption(budget, None, found.below)
     return [
-        ["synthetic totals", study.name, how, *_rates([(other, option)])]
+        [name, study.name, how, *_rates([(other, option)])]
         for how, option in options.items()
         if how == "no review" or option.review_below is not None
-    ] + ([] if found.below else [["synthetic totals", study.name, how, *[None] * 5]])
+    ] + ([] if found.below else [[name, study.name, how, *[None] * 5]])
 
 
 def real(study: Study, samples: Sequence[Sample]) -> list[list[Any]]:
@@ -124,8 +125,8 @@ def _rates(parts: Sequence[tuple[TierAnswers, TierOption]]) -> list[Any]:
     return [sum(count[2] for count in counts), len(flagged), round(float(flagged.mean()), 4), *rates]
 
 
-def _answers(study: Study, source: str, samples: Sequence[Sample]) -> list[Outcome]:
-    found = study.answers(source, samples, [[BUDGET] * len(samples)], Setting("resolution", None, METRIC))
+def _answers(study: Study, source: str, samples: Sequence[Sample], budget: int = BUDGET) -> list[Outcome]:
+    found = study.answers(source, samples, [[budget] * len(samples)], Setting("resolution", None, METRIC))
     return list(found.values())
 
 
@@ -143,7 +144,7 @@ def main() -> None:
     progress, new = Progress(sys.stderr, "receipts"), []
     if given.receipts:
         study = Study(load("embedded"), "embedded", given.folder, mechanism="resolution", progress=progress)
-        new += synthetic(study, given.receipts)
+        new += [row for budget in (FEW, BUDGET) for row in synthetic(study, given.receipts, budget)]
     for name in (given.model or ("embedded", "ocr")) if given.data is not None else ():
         study = Study(load(name), name, given.folder, mechanism="resolution", progress=progress)
         samples = prepare_samples(read_samples(given.data / "questions.jsonl"), given.data)

@@ -13,14 +13,14 @@ CALIBRATION, TEST = outcomes(120, seed=1), outcomes(200, seed=2)
 def test_every_arm_spends_the_same_and_escalation_wins_where_confidence_is_good() -> None:
     found = [compare_at(CALIBRATION, TEST, COSTS, mean) for mean in (160, 304)]
     for one in found:
-        tokens = [one.mean_tokens(arm) for arm in ("uniform", "cost", "cost and escalation")]
+        tokens = [one.mean_tokens(arm) for arm in ("uniform", "cost", "cost and options")]
         assert max(tokens) / min(tokens) < 1.01
         assert len(one.documents) == 800
         assert all(len(one.wrong[arm]) == 800 for arm in ARMS)
     last = found[-1]
     assert last.taken
-    assert last.cwe("cost and escalation") < last.cwe("cost") < last.cwe("uniform")
-    assert last.gain().value == pytest.approx(last.cwe("cost") - last.cwe("cost and escalation"))
+    assert last.cwe("cost and options") < last.cwe("cost") < last.cwe("uniform")
+    assert last.gain().value == pytest.approx(last.cwe("cost") - last.cwe("cost and options"))
     assert adjusted_p(found)[-1] < 0.01
 
 

@@ -97,12 +97,14 @@ class Controller:
         wanted: int | None = None,
         known: Sequence[KnownImage | None] = (),
         second: bool = False,
+        predicted: Sequence[int] = (),
     ) -> Grant:
         """Budgets for a request's images, by the tokens that each takes at full size.
 
         ``wanted``: the budget of each image, in place of its tier's. ``known``: one for each image, None for one that
         never comes again. ``second``: reserve a second attempt too, where the tier escalates and the allowance pays
-        for all images. The total holds whatever is asked for.
+        for all images. ``predicted``: of a tier with a predictor, the budget predicted for each image. The total holds
+        whatever is asked for.
         """
         index = self._index.get(tier)
         if index is None:
@@ -110,7 +112,7 @@ class Controller:
         if not natives or min(natives) < 1:
             raise BadInput(f"a grant is for images of at least one token each, not {list(natives)}")
         kept_before = [image.before.budget for image in known if image and image.before]
-        largest = max(self._path.largest[index] if wanted is None else wanted, *kept_before, 0)
+        largest = max(self._path.largest[index] if wanted is None else wanted, 0, *kept_before, *predicted)
         escalation = self._path.escalations[index] if second and wanted is None else None
         if escalation is None:
             self._allowance.rebalance(self._most_excess(natives, largest))
@@ -120,7 +122,8 @@ class Controller:
             self._traffic.see(index, len(natives))
             if sum(self._traffic.seen) >= self._every:
                 self._solve()
-            wishes = [self._wish(index, image, wanted) for image in known or [None] * len(natives)]
+            images = zip(known or [None] * len(natives), predicted or [0] * len(natives), strict=True)
+            wishes = [self._wish(index, image, wanted, own) for image, own in images]
             kept, paid = [wish.kept is not None for wish in wishes], [wish.asked for wish in wishes]
             limit, rest = divmod(self._mean * len(natives) + max(0, self._allowance.in_hand), len(natives))
             if sum(share(paid, natives, kept)) > limit * len(natives) + rest:
@@ -132,14 +135,16 @@ class Controller:
             reason = reason_of(sum(whole), budgets, natives, held)
             again: tuple[int, ...] = ()
             if escalation is not None:
-                planned = wishes[0].again and sum(budgets) == sum(whole)
+                planned = wishes[0].beyond and sum(budgets) == sum(whole)
                 again, note = self._second(budgets, natives, escalation[1], planned)
                 reason = "; ".join(filter(None, (reason, note)))
-            remembered = wanted is None and not self._path.escalations[index]
+            remembered = (
+                wanted is None and self._path.escalations[index] is None and self._path.predicted[index] is None
+            )
             grant = Grant(tier, budgets, reason, sizes if remembered else (), again)
             self._allowance.reserve(grant.reserved, self._mean)
             plan, pairs = self._solution.mean(index), zip(wishes, paid, strict=True)  # beyond it, others must save
-            mean = sum(plan if one.kept and one.planned == part else part for one, part in pairs)
+            mean = sum(plan if (one.kept or predicted) and one.planned == part else part for one, part in pairs)
             self._outstanding[grant] = self._path.largest[index] * len(budgets) if again else mean
             self._returning += sum(grant.reserved) - self._outstanding[grant] if again else 0
             self._kept += held
@@ -218,12 +223,16 @@ class Controller:
         self._solution = self._path.solve(mix, rate)
         self._solutions += 1
 
-    def _wish(self, index: int, image: KnownImage | None, wanted: int | None) -> Wish:
-        """What one image of a request of this tier should get; a tier that escalates keeps no sizes."""
+    def _wish(self, index: int, image: KnownImage | None, wanted: int | None, predicted: int) -> Wish:
+        """What one image of a request of this tier should get; a tier with an option keeps no sizes."""
         drawn = self._draw(index, image) if wanted is None else wanted
         if wanted is None and (escalation := self._path.escalations[index]) is not None:
             first = min(drawn, escalation[0])
-            return Wish(first, None, first, first, again=drawn > first)
+            return Wish(first, None, first, first, beyond=drawn > first)
+        if wanted is None and (fixed := self._path.predicted[index]) is not None:
+            beyond = drawn > fixed and predicted > 0
+            own = predicted if beyond else min(drawn, fixed, predicted or fixed)
+            return Wish(own, None, own, own, beyond)
         before = image.before if image else None
         kept = before if image and before and self._stays(image.place, before) else None
         planned = kept.budget if kept else drawn

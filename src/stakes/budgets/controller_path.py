@@ -33,7 +33,7 @@ from stakes.budgets.curve import Curve, above_floor
 from stakes.budgets.digests import edited_parts
 from stakes.budgets.harm import uniform_of, within_limits
 from stakes.budgets.hull import Menu, lower_hull
-from stakes.budgets.options.grant import escalated_curve, mean_tokens
+from stakes.budgets.options.grant import mean_tokens, option_curve
 from stakes.budgets.policy import Policy, TierPlan
 from stakes.errors import BadInput, InfeasibleBudget
 
@@ -66,17 +66,17 @@ def certified_budgets(policy: Policy) -> dict[str, CertifiedBudgets] | None:
 def _uncalibrated(policy: Policy, plan: TierPlan) -> tuple[int, ...]:
     """The budgets of a tier that was not measured: the floor and its own, or the entries of the menu up to its own.
 
-    Of one that escalates also what both attempts take on average.
+    Of one with a second attempt or a predictor also what its images take on average.
     """
-    twice = () if plan.escalate is None else (mean_tokens(plan),)
+    more = filter(None, (mean_tokens(plan),))
     if policy.menu is None:
-        return (*sorted({policy.floor, plan.budget}), *twice)
-    return (*([entry for entry in policy.menu if policy.floor <= entry <= plan.budget] or [plan.budget]), *twice)
+        return (*sorted({policy.floor, plan.budget}), *more)
+    return (*([entry for entry in policy.menu if policy.floor <= entry <= plan.budget] or [plan.budget]), *more)
 
 
 def _stages(certified: CertifiedBudgets, curve: Curve, plan: TierPlan) -> list[Curve]:
-    """The stages of a certified tier; one that escalates ships both attempts, and nothing beyond them."""
-    if plan.escalate is not None:
+    """The stages of a certified tier; one with a second attempt or a predictor ships that, and nothing beyond it."""
+    if mean_tokens(plan):
         certified = CertifiedBudgets(certified.ceiling, curve.budgets[-1], more=False)
     return certified.stages(curve)
 
@@ -140,6 +140,8 @@ class BudgetPath:
     """Tiers that get no budget beside their grid's: those with a harm limit, and all where a menu has the budgets."""
     escalations: tuple[tuple[int, int] | None, ...] = ()
     """By tier, the budgets of both attempts, and its last step leads to their mean tokens; None: one attempt."""
+    predicted: tuple[int | None, ...] = ()
+    """By tier with a predictor, its fixed budget, and its last step leads to what predicted ones take on average."""
 
     @classmethod
     def of(cls, policy: Policy) -> "BudgetPath":
@@ -155,7 +157,7 @@ class BudgetPath:
             curves = above_floor(curves, policy.floor)
             certified = certified_budgets(policy)
             curves = _permitted(policy, curves, certified)
-            curves = {name: escalated_curve(curve, policy.tiers[name]) for name, curve in curves.items()}
+            curves = {name: option_curve(curve, policy.tiers[name]) for name, curve in curves.items()}
             for tier, (name, curve) in enumerate(curves.items()):
                 stages = _stages(certified[name], curve, policy.tiers[name]) if certified else [curve]
                 for stage, part in enumerate(stages):
@@ -177,7 +179,8 @@ class BudgetPath:
         steps = tuple(step for *_, step in ranked)
         limited = frozenset(policy.tiers if policy.menu else policy.max_harm or {})
         attempts = tuple((o.budget, o.escalate.to) if o.escalate else None for o in policy.options.values())
-        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), steps, grids, limited, attempts)
+        predicted = tuple(None if o.predictor is None else o.budget for o in policy.options.values())
+        return cls(tuple(policy.tiers), tuple(grid[0] for grid in grids), steps, grids, limited, attempts, predicted)
 
     def solve(self, mix: Sequence[float], mean: float) -> PathPoint:
         """The optimum for shares ``mix`` of the tiers (they sum to 1) that spends ``mean`` tokens per image."""

@@ -63,7 +63,8 @@ def _part_digests(policy: Policy) -> dict[str, str]:
 
 
 def _thresholds(plan: TierPlan) -> dict[str, object]:
-    return plan.model_dump(include={"escalate", "review_below", "evidence"})
+    added = {"predictor"} if plan.predictor else set[str]()  # after the first files of schema 2
+    return plan.model_dump(include={"escalate", "review_below", "evidence", *added})
 
 
 def _digest(part: object) -> str:

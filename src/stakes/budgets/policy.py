@@ -96,7 +96,6 @@ class Policy(PolicyView, BaseModel):
                     f"max_harm limits tier {name!r}, which this policy does not have; its tiers are "
                     f"{', '.join(self.tiers)}"
                 )
-        self._check_reserved()
         self._check_options()
         if self.selector is not None and self.mechanism != "deletion":
             raise BadInput(f"selector {self.selector!r} says which tokens deletion keeps; this is a resolution policy")
@@ -114,27 +113,20 @@ class Policy(PolicyView, BaseModel):
             self._own_reader = self._reader
         return self
 
-    def _check_reserved(self) -> None:
-        """Refuse what this version would have to ignore."""
-        for tier, plan in self.tiers.items():
-            if plan.predictor is not None:
-                value = json.dumps(plan.predictor, default=str)
-                raise BadInput(
-                    f"predictor of tier {tier!r} is {value:.60}, which this version of stakes cannot do; set it to "
-                    "null, or use the policy with the version that made it"
-                )
-
     def _check_options(self) -> None:
         """Refuse thresholds without a statistic, attempts that the engine cannot take, and two ways of choosing."""
         changing = [name for name, option in self.options.items() if not option.fixed]
-        if changing and self.confidence is None:
+        unsure = [name for name, option in self.options.items() if option.reads_confidence]
+        if unsure and self.confidence is None:
             raise BadInput(
-                f"tier {changing[0]!r} has a threshold, but the policy does not name the confidence that it is about; "
+                f"tier {unsure[0]!r} has a threshold, but the policy does not name the confidence that it is about; "
                 "calibrate again"
             )
         if changing and self.per_request is not None:
-            raise BadInput("per-request costs give each request a budget, and tiers have no thresholds then")
+            raise BadInput("per-request costs give each request a budget, and tiers have no options then")
         for name, option in self.options.items():
+            if option.predictor is not None and self.menu is not None:
+                raise BadInput(f"tier {name!r} has a predicted budget, and the engine has a menu of budgets")
             if option.escalate is not None and self.menu is not None and option.escalate.to not in self.menu:
                 raise BadInput(
                     f"tier {name!r} escalates to {option.escalate.to} tokens, which is no entry of the engine's menu; "
@@ -148,8 +140,13 @@ class Policy(PolicyView, BaseModel):
 
     @property
     def fixed(self) -> bool:
-        """Whether every tier has a budget and nothing else: no second attempt and no review."""
+        """Whether every tier has a budget and nothing else: no prediction, no second attempt and no review."""
         return all(option.fixed for option in self.options.values())
+
+    @property
+    def reads_confidence(self) -> bool:
+        """Whether some tier has a threshold."""
+        return any(option.reads_confidence for option in self.options.values())
 
     @property
     def costs(self) -> dict[str, float]:
@@ -235,6 +232,7 @@ class Policy(PolicyView, BaseModel):
             reading.decided,
             plan.escalate,
             plan.review_below,
+            plan.predictor,
         )
 
     @property

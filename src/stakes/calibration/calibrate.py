@@ -15,9 +15,10 @@ set of outcomes and nothing else: a run that was killed and resumed gives the sa
 "Calibrate-Then-Allocate".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -32,6 +33,8 @@ from stakes.calibration.adaptive.sampler import AdaptiveSampling
 from stakes.calibration.by_document import ByDocument, by_document
 from stakes.calibration.certify.certificate import Certificate, Certification, certify, check_certifiable
 from stakes.calibration.certify.drift import disagreements
+from stakes.calibration.escalation.answers import Statistics
+from stakes.calibration.escalation.choose import page_statistics_of
 from stakes.calibration.escalation.step import OptionRequest, OptionStep, options_step
 from stakes.calibration.estimators import DEFAULT, ChosenBudgets, Terms, check_estimator, choose
 from stakes.calibration.holdout import HeldOut, held_out
@@ -170,7 +173,8 @@ def _calibrate(
 ) -> Calibration:
     """The four steps, the checks between them, and the policy; ``samples`` are prepared."""
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
-    budgets = budgets_to_measure(options.grid, mean_budget, floor, menu_of(model, options.setting.mechanism))
+    menu = menu_of(model, options.setting.mechanism)
+    budgets = budgets_to_measure(options.grid, mean_budget, floor, menu)
     documents = calibration_digests(samples) if options.trim else None  # of the whole images
     samples, excluded = answerable(model, trim_samples(samples) if options.trim else samples, log)
     if options.certification is not None:
@@ -189,7 +193,7 @@ def _calibrate(
     outcomes, adaptive = measured.outcomes, measured.adaptive
     tables = by_document(outcomes, costs, labels)
     chosen = ChosenBudgets(adaptive.budgets, adaptive.fitted) if adaptive else choose(tables, terms, estimator)
-    step = _options(measured, tables, terms, costs, labels, options)
+    step = _options(measured, terms, costs, labels, options, None if menu else partial(page_statistics_of, samples))
     certificate = step.certificate or _certificate(tables, chosen, costs, mean_budget, options, sampling)
     if certificate is not None:
         certificate = replace(certificate, unit="group" if any(sample.group for sample in samples) else "document")
@@ -206,11 +210,11 @@ def _calibrate(
         basis="legibility" if basis == "legibility" else "answers",
         metric=options.setting.metric,
         trim=options.trim or None,
-        menu=menu_of(model, options.setting.mechanism),
+        menu=menu,
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
         max_harm=limits,
-        confidence=statistic_of(model) if step.options else None,
+        confidence=statistic_of(model) if any(one.reads_confidence for one in step.options.values()) else None,
         tiers=step.plans(tier_plans(costs, questions, shipped, curves, chosen.curves, differ)),
         signal=to_dict(signal),
         estimator=estimator,
@@ -221,8 +225,7 @@ def _calibrate(
     if options.per_request:
         plan = calibrate_per_request(outcomes, samples, signal, costs, mean_budget, estimator, floor)
         policy = Policy.from_record(policy.model_dump(by_alias=True) | {"soft": plan.model_dump(by_alias=True)})
-    pair = chosen.budgets if len(costs) == 2 else None
-    native = {outcome.sample: outcome.native for outcome in outcomes}
+    pair, native = chosen.budgets if len(costs) == 2 else None, {outcome.sample: outcome.native for outcome in outcomes}
     check, why_not = _held_out(measured, costs, mean_budget, options, labels)
     return Calibration(
         policy=policy,
@@ -243,13 +246,13 @@ def _calibrate(
 
 def _options(
     measured: Measurement,
-    tables: ByDocument,
     terms: Terms,
     costs: Mapping[str, float],
     labels: Mapping[str, str] | None,
     options: CalibrationOptions,
+    statistics: Callable[[], Statistics] | None,
 ) -> OptionStep:
-    """Second attempts and review beside fixed budgets."""
+    """Second attempts, predicted budgets and review beside fixed budgets; an engine's menu has no predicted ones."""
     request, goal = options.beside_budgets, options.certification
     reason = "per-request costs give each request a budget" if options.per_request else ""
     if measured.adaptive is not None:
@@ -258,9 +261,8 @@ def _options(
         raise BadInput(f"second attempts and review cannot be considered: {reason}; choose one")
     if reason:
         return OptionStep(why_not=reason)
-    return options_step(
-        measured.outcomes, tables, terms, costs, labels, request, estimator=options.estimator, certification=goal
-    )
+    given = measured.outcomes, terms, costs, labels, request
+    return options_step(*given, estimator=options.estimator, certification=goal, statistics=statistics)
 
 
 def _certificate(

@@ -117,9 +117,9 @@ def evaluate(
 ) -> Evaluation:
     """Spend the policy's total in every arm and compare; the log resumes like a calibration's."""
     options = options or EvaluationOptions()
-    if not policy.fixed:
+    if policy.reads_confidence:
         raise BadInput(
-            "arms are fixed budgets of one total, and this policy asks again or hands over where an answer is unsure; "
+            "arms are budgets of one total, and this policy asks again or hands over where an answer is unsure; "
             "its evidence on held-out documents is in the file; to compare arms, calibrate with --no-escalate"
         )
     setting = options.setting or policy_setting(policy)

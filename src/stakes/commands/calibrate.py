@@ -85,6 +85,7 @@ def calibrate(
             "confidence, and taken where it wins on held-out documents. Of a server, --escalate asks for logprobs."
         ),
     ] = None,
+    predict: Annotated[bool, typer.Option(help="Predict budgets from the image where that wins.")] = True,
     review_cost: Annotated[
         float | None,
         typer.Option(
@@ -118,7 +119,6 @@ def calibrate(
     Example: stakes calibrate samples.jsonl --model ./my-vlm --mean-budget 304 --cost high=5 --cost low=1 -o policy.json
     Example: stakes calibrate labelled.jsonl --cost total=20 --cost date=5 --cost other=1
     Example: stakes calibrate samples.jsonl --certify --confidence 0.95 --ceiling high=0.10
-    Example: stakes calibrate samples.jsonl --certify --max-per-document 4
     Example: stakes calibrate samples.jsonl --max-harm 0.15
     Example: stakes calibrate samples.jsonl --no-escalate
     Example: stakes calibrate samples.jsonl --cost high=20 --cost low=1 --review-cost 2
@@ -154,7 +154,7 @@ def calibrate(
         sampling=sampling,
         certification=certification,
         max_harm=parse_harm(max_harm, costs),
-        beside_budgets=OptionRequest(escalate, review_cost),
+        beside_budgets=OptionRequest(escalate, review_cost, predict),
         per_request=per_request,
         trim=trim,
     )

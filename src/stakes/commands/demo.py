@@ -68,7 +68,7 @@ def demo(
         raise BadInput(f"{policy} exists already and is not from a demo; choose another folder with -o")
     model = load("embedded")
     setting = Setting("deletion", "redundancy")
-    fixed = OptionRequest(escalate=False)  # arms of one total are fixed budgets
+    fixed = OptionRequest(escalate=False, predict=False)  # arms of one total are fixed budgets
     options = CalibrationOptions(setting, GRID, beside_budgets=fixed, run=RunOptions(Progress(sys.stderr, "calibrate")))
     again = EvaluationOptions(setting=setting, run=RunOptions(Progress(sys.stderr, "evaluate")))
     pages, others = (_few_per_page(split, per_tier) for split in ("calibration", "test"))

@@ -46,7 +46,8 @@ def explain(
         reader = rules.reader
         decision = rules.decide(prompt, task)
         escalate = None if decision.escalate is None else decision.escalate.model_dump()
-        record = {**asdict(decision), "escalate": escalate, "policy": rules.fingerprint}
+        predictor = None if decision.predictor is None else decision.predictor.model_dump()
+        record = {**asdict(decision), "escalate": escalate, "predictor": predictor, "policy": rules.fingerprint}
     record = {"question": prompt.question, **record, "fields": dict(_fields(reader, prompt))}
     if as_json:
         print_json(record)
@@ -61,7 +62,8 @@ def explain(
     else:
         typer.echo(f"budget       {record['budget']} visual tokens")
         if not decision.option.fixed:
-            typer.echo(f"option       {decision.option} (by confidence)")
+            by = " (by confidence)" if decision.option.reads_confidence else ""
+            typer.echo(f"option       {decision.option}{by}")
         typer.echo(f"cost         {record['cost']:g} for a wrong answer")
         print_serve(policy, rules)
 

@@ -61,18 +61,18 @@ def prepare_samples(samples: Iterable[Sample], folder: str | Path, signal: Signa
 
 
 def draw_samples(
-    family: str, split: str, per_tier: int, signal: Signal | None = None, *, per_page: int = 4
+    family: str, split: str, per_tier: int, signal: Signal | None = None, *, per_page: int = 4, start: int = 0
 ) -> list[Sample]:
     """Fresh synthetic pages with ``per_tier`` questions of each of the page's own tiers; pages are drawn again on load.
 
-    A signal may read other tiers from the questions than the page's own. ``per_page``: questions of a tier on one page.
+    A signal may read other tiers. ``per_page``: questions of a tier on one page. ``start``: the first seed.
     """
     from stakes.data.synthetic import draw, samples
 
     if per_tier < 1:
         raise BadInput(f"at least one question of each tier is needed, not {per_tier}")
     drawn, digests = [], dict[str, str]()
-    for page, question in samples(family, split, per_tier, per_page=per_page):
+    for page, question in samples(family, split, per_tier, per_page=per_page, start=start):
         name = f"{page.document}/{page.questions.index(question)}"
         if page.document not in digests:
             digests[page.document] = digest(page.image.tobytes())

@@ -1,9 +1,9 @@
-"""Arms with and without second attempts at equal tokens: chosen on some documents, compared on others.
+"""Arms with and without options at equal tokens: chosen on some documents, compared on others.
 
     uniform              one budget for all, two where tokens lie between two measured ones
     cost                 the best fixed budgets by tier
-    escalation           a second attempt where the first answer is unsure, all mistakes costing the same
-    cost and escalation  the same by cost
+    options              second attempts of unsure answers, predicted budgets or both, all mistakes costing the same
+    cost and options     the same by cost
 
 Options are chosen for a mean. What they take on the test documents, both attempts counted, is what the fixed arms get
 to spend there, to the token. In every arm one tier may be split between two budgets or options, as the gateway serves
@@ -20,7 +20,15 @@ from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve
 from stakes.budgets.options.tier_plan import TierOption
 from stakes.calibration.by_document import by_document
-from stakes.calibration.escalation.answers import AnswerTable, Flags, Floats, ServedAnswers, TierAnswers, answer_table
+from stakes.calibration.escalation.answers import (
+    AnswerTable,
+    Flags,
+    Floats,
+    ServedAnswers,
+    Statistics,
+    TierAnswers,
+    answer_table,
+)
 from stakes.calibration.escalation.choose import OptionRules, choose_options
 from stakes.calibration.escalation.judge import decide
 from stakes.calibration.estimators import DEFAULT, Terms, fit
@@ -28,7 +36,7 @@ from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.statistics import Gain, cost_gain, holm, sign_flip
 
 Numbers = NDArray[np.int64]
-ARMS = ("uniform", "cost", "escalation", "cost and escalation")
+ARMS = ("uniform", "cost", "options", "cost and options")
 
 
 @dataclass(frozen=True)
@@ -54,11 +62,11 @@ class Compared:
         """Realised tokens per question."""
         return float(self.tokens[arm].mean())
 
-    def gain(self, arm: str = "cost and escalation", over: str = "cost") -> Gain:
+    def gain(self, arm: str = "cost and options", over: str = "cost") -> Gain:
         """How far CWE falls, with an interval over documents."""
         return cost_gain(self._saved(arm, over), self.cost, self.documents)
 
-    def p(self, arm: str = "cost and escalation", over: str = "cost") -> float:
+    def p(self, arm: str = "cost and options", over: str = "cost") -> float:
         """The sign-flip test of the cost saved by document."""
         unit = np.unique(list(self.documents), return_inverse=True)[1]
         return sign_flip([round(value) for value in np.bincount(unit, self._saved(arm, over)).tolist()])
@@ -80,19 +88,25 @@ class Compared:
 
 
 def compare_at(
-    chosen_on: Sequence[Outcome], tested_on: Sequence[Outcome], costs: Mapping[str, float], mean: int
+    chosen_on: Sequence[Outcome],
+    tested_on: Sequence[Outcome],
+    costs: Mapping[str, float],
+    mean: int,
+    rules: OptionRules | None = None,
+    statistics: Statistics | None = None,
 ) -> Compared:
-    """All arms at one mean."""
-    measured, table = by_document(chosen_on, costs), answer_table(chosen_on, costs)
-    test = answer_table(tested_on, costs)
+    """All arms at one mean; ``statistics``: of the samples' images, by which budgets are predicted."""
+    rules = rules or OptionRules()
+    measured, table = by_document(chosen_on, costs), answer_table(chosen_on, costs, None, statistics)
+    test = answer_table(tested_on, costs, None, statistics)
     fitted, counts = fit(DEFAULT, measured.curves(), measured), measured.counts
     terms = Terms(costs, counts, mean * sum(counts.values()))
-    chosen = choose_options(table, fitted, terms, OptionRules(), mix=True).splits
-    taken = (gain := decide(measured, table, terms, OptionRules(), DEFAULT)[0]) is not None and gain.low > 0
+    chosen = choose_options(table, fitted, terms, rules, mix=True).splits
+    taken = (gain := decide(measured, table, terms, rules, DEFAULT)[0]) is not None and gain.low > 0
     alike = replace(terms, costs=dict.fromkeys(costs, 1.0))
-    equal = choose_options(table, fitted, alike, OptionRules(), mix=True).splits
+    equal = choose_options(table, fitted, alike, rules, mix=True).splits
     wrong, tokens = {}, {}
-    for arm, splits in {"escalation": equal, "cost and escalation": chosen}.items():
+    for arm, splits in {"options": equal, "cost and options": chosen}.items():
         served = [_split(test.tiers[tier], splits[tier]) for tier in costs]
         wrong[arm] = np.concatenate([part.wrong for part in served])
         tokens[arm] = np.concatenate([part.realised for part in served])
@@ -154,5 +168,5 @@ def _drawn(columns: Sequence[int]) -> Numbers:
 
 
 def adjusted_p(found: Sequence[Compared]) -> list[float]:
-    """The p-values of escalation by cost over cost alone, corrected for all means."""
+    """The p-values of options by cost over cost alone, corrected for all of these comparisons."""
     return holm([one.p() for one in found])

@@ -57,14 +57,10 @@ class AnswerLocation:
 
 @dataclass(frozen=True)
 class OcrReading:
-    """What is read at an answer's locations: the answer itself where it is legible, else the most similar text.
-
-    ``score``: the engine's own, the lowest of the lines that the text was read in; 0 where nothing is read.
-    """
+    """What is read at an answer's locations: the answer itself where it is legible, else the most similar text."""
 
     text: str
     legible: bool
-    score: float = 0.0
 
 
 class _Chain:
@@ -123,19 +119,18 @@ def find_locations(lines: Sequence[TextLine], answers: Sequence[str]) -> list[An
 
 def read_at(locations: Sequence[AnswerLocation], lines: Sequence[TextLine]) -> OcrReading:
     """What is read at the locations; ``lines`` are in native pixels, whatever the size they were read at."""
-    best, nearest, lowest = -1.0, "", 0.0
+    best, nearest = -1.0, ""
     for location in locations:
         keys = {location.key, normalize(location.answer).key}
         for margin in MARGINS:
-            text, score = _text_within(location.widened(margin), lines)
-            here = normalize(text)
+            here = normalize(_text_within(location.widened(margin), lines))
             if any(here.find(key, lost_spaces=True) for key in keys):
-                return OcrReading(location.answer, legible=True, score=score)
+                return OcrReading(location.answer, legible=True)
             for key in keys:
                 similarity, start, stop = here.nearest(key)
                 if similarity > best:
-                    best, nearest, lowest = similarity, here.raw(start, stop) or here.text, score
-    return OcrReading(nearest.strip(), legible=False, score=lowest)
+                    best, nearest = similarity, here.raw(start, stop) or here.text
+    return OcrReading(nearest.strip(), legible=False)
 
 
 def word_locations(line: TextLine) -> list[AnswerLocation]:
@@ -150,10 +145,9 @@ def word_locations(line: TextLine) -> list[AnswerLocation]:
     return found
 
 
-def _text_within(boxes: Iterable[Box], lines: Sequence[TextLine]) -> tuple[str, float]:
-    """The characters whose centers are in the boxes, box by box, each from left to right, and their lowest score."""
+def _text_within(boxes: Iterable[Box], lines: Sequence[TextLine]) -> str:
+    """The characters whose centers are in the boxes, box by box, each from left to right."""
     words: list[str] = []
-    scores: list[float] = []
     for left, top, right, bottom in boxes:
         parts = []
         for line in lines:
@@ -162,9 +156,8 @@ def _text_within(boxes: Iterable[Box], lines: Sequence[TextLine]) -> tuple[str, 
             text = "".join(char for char, is_in in zip(line.text, inside, strict=True) if is_in)
             if text.strip():
                 parts.append((points[inside.index(True)][0], text))
-                scores.append(line.score)
         words += [text for _, text in sorted(parts)]
-    return " ".join(words), min(scores, default=0.0)
+    return " ".join(words)
 
 
 def _box(line: TextLine, start: int, stop: int) -> Box:

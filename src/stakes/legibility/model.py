@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ class Legibility:
             results = dict(zip(jobs, pool.map(self._read, jobs, jobs.values()), strict=True))
         answers = []
         for request, (key, native, tokens) in zip(requests, keys, strict=True):
-            lines, ms = results[key]
+            lines, score, ms = results[key]
             reading = read_at(self.locations[str(request.sample)], lines)
             answers.append(
                 Answer(
@@ -142,23 +143,26 @@ class Legibility:
                     input_tokens=tokens,
                     layer_tokens=float(tokens),
                     encoder_tokens=tokens,
-                    confidence=reading.score,
+                    confidence=score,
                 )
             )
         return answers
 
-    def _read(self, key: tuple[str, tuple[int, int]], request: Request) -> tuple[list[TextLine], float]:
-        """The lines at the page's answers, in native pixels, and the milliseconds it took."""
+    def _read(self, key: tuple[str, tuple[int, int]], request: Request) -> tuple[list[TextLine], float, float]:
+        """The lines at the page's answers, in native pixels, the page's score, and the milliseconds it took.
+
+        The score is of lines all over the page: where the answer stands is known here, and to nobody who serves.
+        """
         began = time.perf_counter()
         digest, (width, height) = key
         _, native_width, native_height = probe(request.image)
         x, y = native_width / width, native_height / height
         budget = request.budget or tokens_as_sent(self.family, native_width, native_height)
         where = [(left / x, top / y, right / x, bottom / y) for left, top, right, bottom in self._boxes[digest]]
-        lines = self.pages.lines(
-            digest, (width, height), lambda: as_pixels(fit(request.image, budget, self.family).image), where
-        )
-        return [line.scaled(x, y) for line in lines], 1000 * (time.perf_counter() - began)
+        pixels = cache(lambda: as_pixels(fit(request.image, budget, self.family).image))
+        lines = self.pages.lines(digest, (width, height), pixels, where)
+        score = self.pages.score(digest, (width, height), pixels)
+        return [line.scaled(x, y) for line in lines], score, 1000 * (time.perf_counter() - began)
 
 
 def load_ocr(name: str, **options: Any) -> Legibility:

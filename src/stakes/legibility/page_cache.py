@@ -28,6 +28,7 @@ from stakes.legibility.engine import Engine, Pixels, TextLine, engine_identity
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 RULES = "1"  # increase it when the content of a cache file changes
+PROBED = 12  # lines of a page whose scores are its confidence; each takes some 10 ms
 TOUCH = 0.25  # share of the smaller height that a line and a box must have in common
 
 
@@ -45,20 +46,43 @@ class PageCache:
 
         ``pixels`` is called only where something has not been read yet.
         """
+
+        def needed(quads: NDArray[np.float32]) -> list[int]:
+            return [i for i, quad in enumerate(quads) if where is None or any(_touches(quad, box) for box in where)]
+
+        return [line for line in self._read(digest, size, pixels, needed) if line.text]
+
+    def score(self, digest: str, size: tuple[int, int], pixels: Callable[[], Pixels]) -> float:
+        """The mean score of PROBED lines evenly over the page, 0 for one that is not read; 0 without any line."""
+
+        def needed(quads: NDArray[np.float32]) -> list[int]:
+            return sorted({round(i) for i in np.linspace(0, len(quads) - 1, PROBED)}) if len(quads) else []
+
+        scores = [line.score for line in self._read(digest, size, pixels, needed)]
+        return round(sum(scores) / len(scores), 4) if scores else 0.0
+
+    def _read(
+        self,
+        digest: str,
+        size: tuple[int, int],
+        pixels: Callable[[], Pixels],
+        needed: Callable[[NDArray[np.float32]], list[int]],
+    ) -> list[TextLine]:
+        """The lines that are needed, by their numbers; what was not read before is read and kept."""
         path = None if self.folder is None else self.folder / digest[:2] / f"{digest}-{size[0]}x{size[1]}.json"
         record, pixels = _load(path), cache(pixels)
         if record is None:
             record = {"quads": np.asarray(self.engine.detect(pixels())).round(2).tolist(), "lines": {}}
             _save(path, record)
         quads = np.asarray(record["quads"], np.float32).reshape(-1, 4, 2)
-        needed = [i for i, quad in enumerate(quads) if where is None or any(_touches(quad, box) for box in where)]
-        missing = [i for i in needed if str(i) not in record["lines"]]
+        numbers = needed(quads)
+        missing = [i for i in numbers if str(i) not in record["lines"]]
         for i in missing:
             line = self.engine.recognize(pixels(), quads[i])
             record["lines"][str(i)] = [line.text, line.score, line.positions]
         if missing:
             _save(path, record)
-        return [_line(record["quads"][i], *record["lines"][str(i)]) for i in needed if record["lines"][str(i)][0]]
+        return [_line(record["quads"][i], *record["lines"][str(i)]) for i in numbers]
 
 
 def _load(path: Path | None) -> Any:

@@ -22,11 +22,11 @@ MECHANISMS: tuple[Mechanism, ...] = ("resolution", "deletion", "zero-mask")
 SUFFIX = " Answer briefly."
 MAX_NEW_TOKENS = 16
 DEFAULT_SELECTOR = "redundancy"
-Statistic = Literal["geometric mean token probability", "OCR line score"]
+Statistic = Literal["geometric mean token probability", "mean OCR line score"]
 CONFIDENCE: Statistic = "geometric mean token probability"
 """The statistic of ``Answer.confidence``; docs/dev/decisions.md has the measurement that chose it."""
-OCR_CONFIDENCE: Statistic = "OCR line score"
-"""The same of an OCR engine, which has no tokens: its own score of the lines in which the answer was read."""
+OCR_CONFIDENCE: Statistic = "mean OCR line score"
+"""The same of an OCR engine, which has no tokens: its own score of lines all over the page, wherever the answer is."""
 
 
 @dataclass(frozen=True)

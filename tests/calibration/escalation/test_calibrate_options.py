@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.evaluation.oracle import Oracle, difficulty, write_samples
@@ -41,9 +42,11 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
     return prepare_samples(write_samples(folder, pages=120), folder, KeywordRule())
 
 
-def made(samples: list[Sample], model: Oracle, **request: object) -> Calibration:
-    wanted = OptionRequest(**{name: request.pop(name) for name in ("escalate", "review_cost") if name in request})  # type: ignore[arg-type]
-    options = CalibrationOptions(grid=(64, 160, 304, 448, 608), estimator="raw", beside_budgets=wanted, **request)  # type: ignore[arg-type]
+def made(samples: list[Sample], model: Oracle, **given: Any) -> Calibration:
+    wanted = OptionRequest(
+        **{name: given.pop(name) for name in ("escalate", "review_cost", "predict") if name in given}
+    )
+    options = CalibrationOptions(grid=(64, 160, 304, 448, 608), estimator="raw", beside_budgets=wanted, **given)
     return calibrate(samples, model, costs=COSTS, mean_budget=304, signal=KeywordRule(), options=options)
 
 
@@ -76,14 +79,14 @@ def test_the_summary_states_the_error_of_unflagged_answers_and_the_share_flagged
 
 
 def test_without_escalation_budgets_are_fixed(samples: list[Sample]) -> None:
-    found = made(samples, Sure(), escalate=False)
+    found = made(samples, Sure(), escalate=False, predict=False)
     assert found.policy.fixed
     assert found.policy.confidence is None
     assert found.beside_budgets.record() == {"why_not": ""}
 
 
 def test_a_model_without_confidence_is_refused_where_escalation_is_required(samples: list[Sample]) -> None:
-    assert "no answer has a confidence" in made(samples[:80], Oracle()).beside_budgets.why_not
+    assert "no answer has a confidence" in made(samples, Oracle(), predict=False).beside_budgets.why_not
     with pytest.raises(BadInput, match="depend on an answer's confidence: no answer has a confidence; the model gives"):
         made(samples[:80], Oracle(), escalate=True)
 
@@ -99,5 +102,5 @@ def test_a_certificate_covers_the_options_that_ship(samples: list[Sample]) -> No
 
 
 def test_arms_of_fixed_budgets_do_not_evaluate_options(samples: list[Sample], reviewed: Calibration) -> None:
-    with pytest.raises(BadInput, match="arms are fixed budgets of one total, and this policy asks again"):
+    with pytest.raises(BadInput, match="arms are budgets of one total, and this policy asks again"):
         evaluate(Sure(), samples, reviewed.policy, log="unused.jsonl")

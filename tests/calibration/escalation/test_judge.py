@@ -82,7 +82,7 @@ def test_a_certificate_of_options_covers_their_thresholds() -> None:
     terms = Terms(COSTS, measured.counts, 304 * 1600)
     goal = Certification(ceilings={"high": 0.05})
     request = OptionRequest(review_cost=1.5)
-    step = options_step(drawn, measured, terms, COSTS, None, request, estimator="raw", certification=goal)
+    step = options_step(drawn, terms, COSTS, None, request, estimator="raw", certification=goal)
     assert step.certificate is not None
     assert step.certificate.shipped == "tiered"
     assert step.certificate.no_harm is not None
@@ -97,10 +97,10 @@ def test_what_cannot_be_considered_is_an_error_only_where_it_was_asked_for() -> 
     drawn = outcomes(20)
     measured = by_document(drawn, COSTS)
     terms = Terms(COSTS, measured.counts, 304 * 80)
-    step = options_step(drawn, measured, terms, COSTS, None, OptionRequest(), estimator="raw", certification=None)
+    step = options_step(drawn, terms, COSTS, None, OptionRequest(), estimator="raw", certification=None)
     assert step.options == {}
     assert "20 documents are too few" in step.why_not
     with pytest.raises(BadInput, match="20 documents are too few"):
-        options_step(drawn, measured, terms, COSTS, None, OptionRequest(True), estimator="raw", certification=None)
+        options_step(drawn, terms, COSTS, None, OptionRequest(True), estimator="raw", certification=None)
     with pytest.raises(BadInput, match="a review costs a number above 0"):
         OptionRequest(review_cost=-1)

@@ -201,8 +201,8 @@ def test_a_burst_that_pays_for_no_second_attempt_is_refused_at_the_start(upstrea
 
 def test_thresholds_of_another_statistic_are_refused(upstream: Upstream) -> None:
     with (
-        pytest.raises(BadInput, match="about the OCR line score"),
-        gateway(upstream.url, escalating(confidence="OCR line score")),
+        pytest.raises(BadInput, match="about the mean OCR line score"),
+        gateway(upstream.url, escalating(confidence="mean OCR line score")),
     ):
         pass
 

@@ -1,7 +1,9 @@
 """A grant: the budgets of one request's images for its attempts, and how a request shares them among its images.
 
 A tier that escalates reserves the worst case, both attempts; what a request does not use goes back when it is settled.
-What such a tier takes on average is a point of its own beyond the budget of the first attempt (``escalated_curve``).
+What a tier with an option takes on average is a point of its own beyond its fixed budget (``option_curve``). A tier
+with a predictor is granted what was predicted for the image or, where the mean does not pay for that, no more than a
+fixed budget.
 """
 
 from collections.abc import Sequence
@@ -56,14 +58,14 @@ class Grant:
 class Wish(NamedTuple):
     """What one image should get: by the plan's draw, by the size it keeps, the one that counts, and after a cut.
 
-    ``again``: the plan has a second attempt for it.
+    ``beyond``: the plan pays for its tier's option, a second attempt or the predicted budget.
     """
 
     drawn: int
     kept: GrantedSize | None
     planned: int
     asked: int
-    again: bool = False
+    beyond: bool = False
 
     def size(self, tier: str, whole: int, budget: int) -> GrantedSize:
         """What it may ask for again, once it was granted ``budget`` of ``whole``."""
@@ -103,23 +105,24 @@ def reason_of(planned: int, budgets: Sequence[int], natives: Sequence[int], held
 
 
 def mean_tokens(plan: TierPlan) -> int:
-    """What an image of a tier that escalates takes on average, over both attempts; 0 for any other tier.
+    """What an image of a tier with a second attempt or a predictor takes on average; 0 for any other tier.
 
-    By the evidence, else as if half of the first answers were unsure. It is above the budget of the first attempt.
+    By the evidence, else as if half of the first answers were unsure. It is above the tier's fixed budget.
     """
-    if plan.escalate is None:
+    if plan.escalate is None and plan.predictor is None:
         return 0
-    measured = plan.budget + UNMEASURED * plan.escalate.to if plan.evidence is None else plan.evidence.tokens
-    return max(plan.budget + 1, round(measured))
+    more = 0 if plan.escalate is None else UNMEASURED * plan.escalate.to
+    return max(plan.budget + 1, round(plan.budget + more if plan.evidence is None else plan.evidence.tokens))
 
 
-def escalated_curve(curve: Curve, plan: TierPlan) -> Curve:
-    """The curve up to the budget of the first attempt, and the option as its last point: mean tokens and error."""
-    if plan.escalate is None:
+def option_curve(curve: Curve, plan: TierPlan) -> Curve:
+    """The curve up to the tier's fixed budget, and the option as its last point: mean tokens and error."""
+    if not mean_tokens(plan):
         return curve
     points = [point for point in zip(curve.budgets, curve.errors, curve.counts, strict=True) if point[0] <= plan.budget]
     points = points or [(plan.budget, curve.errors[0], curve.counts[0])]
-    reached = max(i for i, budget in enumerate(curve.budgets) if budget <= plan.escalate.to or i == 0)
+    most = mean_tokens(plan) if plan.escalate is None else plan.escalate.to
+    reached = max(i for i, budget in enumerate(curve.budgets) if budget <= most or i == 0)
     error = curve.errors[reached] if plan.evidence is None else plan.evidence.error or 0.0
     points.append((mean_tokens(plan), min(error, points[-1][1]), curve.counts[0]))
     return Curve(*zip(*points, strict=True))

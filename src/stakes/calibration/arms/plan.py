@@ -1,11 +1,11 @@
 """Plan what each arm asks of each image, so that all arms spend the same.
 
-The policy's budgets fix the total: one per tier, or with per-request costs what it decides for each question, which is
-what it serves. ``arms`` shares it out. By deletion that is what is asked. By resizing, a grid rarely holds exactly the
-budget, so what one image leaves goes to the next of its tier (``fit_sizes``), and what is asked of an image is the
-tokens that its fitted size takes. LLaVA's AnyRes rungs are aligned to the total instead. Averaged over layers
-(``evaluation.layer_budgets``), whole tokens come near to a budget, and the plan says how near. What will be spent is
-known, and checked by ``EqualTotals``, before anything is answered.
+The policy's budgets fix the total: one per tier, or what it serves for each question: with per-request costs what it
+decides, with a predictor what that gives the image. ``arms`` shares it out. By deletion that is what is asked. By
+resizing, a grid rarely holds exactly the budget, so what one image leaves goes to the next of its tier (``fit_sizes``),
+and what is asked of an image is the tokens that its fitted size takes. LLaVA's AnyRes rungs are aligned to the total
+instead. Averaged over layers (``evaluation.layer_budgets``), whole tokens come near to a budget, and the plan says how
+near. What will be spent is known, and checked by ``EqualTotals``, before anything is answered.
 
     plan = plan_arms(samples, policy, model, Setting("resolution"), ["uniform", "cost"])
     plan.budgets["uniform"][17]
@@ -30,6 +30,7 @@ from stakes.vision.geometry.ladder import align_ladders, ladder
 from stakes.vision.geometry.tiles import AnyRes
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import FittedSize, fitted_size
+from stakes.vision.image.statistics import page_statistics
 
 ARMS = ("uniform", "content", "cost", "anti")
 BOUNDS = (0.15, 0.3, 0.5, 1.0)  # shares of a budget that may be carried over, tried in turn
@@ -147,6 +148,8 @@ def _nominal(
     decided = decisions(samples, policy)
     if decided:
         cost = tuple(decision.budget for decision in decided)
+    elif not policy.fixed:
+        cost = tuple(min(pair) for pair in zip(predicted_budgets(samples, policy), native, strict=True))
     total, kind = sum(cost), ""
     nominal: dict[str, tuple[int, ...]] = {}
     for name in names:
@@ -177,6 +180,19 @@ def decisions(samples: Sequence[Sample], policy: Policy) -> list[Decision]:
     if policy.per_request is None:
         return []
     return [policy.decide(sample.prompt, sample.task, about=sample.id) for sample in samples]
+
+
+def predicted_budgets(samples: Sequence[Sample], policy: Policy) -> list[int]:
+    """What the policy serves for each image: predicted, or the fixed budget of its tier."""
+    found = []
+    for sample in samples:
+        option = policy.tiers[sample.tier].option
+        if option.predictor is None:
+            found.append(option.budget)
+        else:
+            statistics = [page_statistics(open_image(sample.load()))]
+            found += option.predictor.predict(statistics, option.budget).tolist()
+    return found
 
 
 def _on_rungs(arm: str, samples: Sequence[Sample], family: str, total: int, target: Sequence[int]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ Tokens are nominal, as in the allocation: the budget of the first attempt, and t
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from stakes.evaluation.outcome_log import Outcome
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Statistics = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class ServedAnswers:
 class TierAnswers:
     """The answers to one tier's questions: ``wrong``, ``confidence`` and ``realised`` are questions × budgets.
 
-    ``cost``: of a mistake in each question, by its label where that is known.
+    ``cost``: of a mistake in each question, by its label where that is known. ``statistics``: of each question's image,
+    questions × statistics; without columns where they are not known.
     """
 
     budgets: tuple[int, ...]
@@ -53,6 +55,7 @@ class TierAnswers:
     confidence: Floats
     realised: Floats
     cost: Floats
+    statistics: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -66,15 +69,16 @@ class TierAnswers:
             confidence=self.confidence[rows],
             realised=self.realised[rows],
             cost=self.cost[rows],
+            statistics=self.statistics[rows] if self.statistics.size else self.statistics,
         )
 
     def serve(self, option: TierOption) -> ServedAnswers:
         """The answers, attempts and flags under an option."""
-        first = self.budgets.index(option.budget)
-        wrong, again = self.wrong[:, first], np.zeros(len(self), bool)
-        tokens, realised = np.full(len(self), float(option.budget)), self.realised[:, first]
+        rows, first = np.arange(len(self)), self.columns(option)
+        wrong, again = self.wrong[rows, first], np.zeros(len(self), bool)
+        tokens, realised = np.array(self.budgets, float)[first], self.realised[rows, first]
         if option.escalate is not None:
-            again = self.confidence[:, first] < option.escalate.below
+            again = self.confidence[rows, first] < option.escalate.below
             second = self.budgets.index(option.escalate.to)
             wrong = np.where(again, self.wrong[:, second], wrong)
             tokens = tokens + again * option.escalate.to
@@ -84,9 +88,15 @@ class TierAnswers:
             flagged = self.returned_confidence(option) < option.review_below
         return ServedAnswers(tokens, realised, wrong, flagged, again)
 
+    def columns(self, option: TierOption) -> NDArray[np.int64]:
+        """The column of each question's first budget."""
+        if option.predictor is None:
+            return np.full(len(self), self.budgets.index(option.budget))
+        return np.searchsorted(self.budgets, option.predictor.predict(self.statistics, option.budget))
+
     def returned_confidence(self, option: TierOption) -> Floats:
         """The confidence of the answer that is returned to each question."""
-        confidence = self.confidence[:, self.budgets.index(option.budget)]
+        confidence = self.confidence[np.arange(len(self)), self.columns(option)]
         if option.escalate is None:
             return confidence
         second = self.confidence[:, self.budgets.index(option.escalate.to)]
@@ -123,25 +133,27 @@ class AnswerTable:
 
 
 def answer_table(
-    outcomes: Iterable[Outcome], costs: Mapping[str, float], labels: Mapping[str, str] | None = None
+    outcomes: Iterable[Outcome],
+    costs: Mapping[str, float],
+    labels: Mapping[str, str] | None = None,
+    statistics: Statistics | None = None,
 ) -> AnswerTable:
-    """The table of a log in which every question was answered at every budget, with a confidence.
+    """The table of a log in which every question was answered at every budget.
 
-    ``labels``: the true tier of each sample, where the outcomes' tiers are a signal's readings.
+    ``labels``: the true tier of each sample, where the outcomes' tiers are a signal's readings. ``statistics``: of the
+    image of each sample, where budgets are to be predicted. An answer without a confidence has NaN.
     """
     rows: dict[str, dict[int, Outcome]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.sample, {})[outcome.budget] = outcome
     budgets = tuple(sorted({budget for row in rows.values() for budget in row}))
-    if why := why_no_confidence([outcome for row in rows.values() for outcome in row.values()]):
-        raise BadInput(why)
     if any(len(row) < len(budgets) for row in rows.values()):
         raise BadInput("escalation needs every question at every budget, and some answers are missing")
     by_tier: dict[str, list[list[Outcome]]] = {tier: [] for tier in costs}
     for row in rows.values():
         in_order = [row[budget] for budget in budgets]
         by_tier[in_order[0].tier].append(in_order)
-    return AnswerTable({tier: _tier(budgets, found, costs, labels) for tier, found in by_tier.items()})
+    return AnswerTable({tier: _tier(budgets, found, costs, labels, statistics) for tier, found in by_tier.items()})
 
 
 def _tier(
@@ -149,15 +161,19 @@ def _tier(
     rows: Sequence[Sequence[Outcome]],
     costs: Mapping[str, float],
     labels: Mapping[str, str] | None,
+    statistics: Statistics | None,
 ) -> TierAnswers:
     shape = len(rows), len(budgets)
     return TierAnswers(
         budgets,
         np.array([row[0].document for row in rows], dtype=np.str_),
         np.array([[not one.correct for one in row] for row in rows], bool).reshape(shape),
-        np.array([[one.confidence for one in row] for row in rows], float).reshape(shape),
+        np.array([[one.confidence for one in row] for row in rows], float).reshape(shape),  # None becomes NaN
         np.array([[one.spent for one in row] for row in rows], float).reshape(shape),
         np.array([costs[labels[row[0].sample] if labels else row[0].tier] for row in rows], float),
+        np.array([statistics[row[0].sample] if statistics else () for row in rows], float).reshape(
+            len(rows), -1 if rows else 0
+        ),
     )
 
 

@@ -96,7 +96,7 @@ def _choose(
 ) -> tuple[ChosenOptions, ChosenOptions]:
     """The fixed budgets, one tier split where that helps, and the options that these documents choose."""
     fitted = fit(estimator, measured.curves(), measured)
-    fixed = choose_options(table, fitted, terms, OptionRules(escalate=False), mix=True)
+    fixed = choose_options(table, fitted, terms, OptionRules(escalate=False, predict=False), mix=True)
     return fixed, choose_options(table, fitted, terms, rules)
 
 

@@ -1,14 +1,14 @@
 """The step of a calibration that considers options beside fixed budgets: refused, not taken, or shipped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stakes.budgets.options.tier_plan import OptionEvidence, TierOption, TierPlan
 from stakes.budgets.uniform import largest_within
-from stakes.calibration.by_document import ByDocument
+from stakes.calibration.by_document import ByDocument, by_document
 from stakes.calibration.certify.certificate import CONFIDENCE, Certificate, Certification
 from stakes.calibration.certify.options import certify_options
-from stakes.calibration.escalation.answers import answer_table, why_no_confidence
+from stakes.calibration.escalation.answers import Statistics, answer_table, why_no_confidence
 from stakes.calibration.escalation.choose import OptionRules
 from stakes.calibration.escalation.judge import OptionVerdict, consider
 from stakes.calibration.estimators import Terms
@@ -23,10 +23,12 @@ class OptionRequest:
 
     ``escalate``: None considers second attempts where answers have a confidence, True requires that they have, False
     leaves second attempts out. ``review_cost``: what it costs when a person checks an answer; None: nobody does.
+    ``predict``: consider budgets that are predicted from the image.
     """
 
     escalate: bool | None = None
     review_cost: float | None = None
+    predict: bool = True
 
     def __post_init__(self) -> None:
         if self.review_cost is not None and not 0 < self.review_cost < float("inf"):
@@ -35,7 +37,7 @@ class OptionRequest:
     @property
     def rules(self) -> OptionRules:
         """The options that are permitted."""
-        return OptionRules(self.escalate is not False, self.review_cost)
+        return OptionRules(self.escalate is not False, self.review_cost, self.predict)
 
     @property
     def required(self) -> bool:
@@ -65,6 +67,7 @@ class OptionStep:
                     "budget": self.options[tier].budget,
                     "escalate": self.options[tier].escalate,
                     "review_below": self.options[tier].review_below,
+                    "predictor": self.options[tier].predictor,
                     "evidence": self.evidence[tier],
                     "disagreement": None,
                 }
@@ -79,7 +82,6 @@ class OptionStep:
 
 def options_step(
     outcomes: Sequence[Outcome],
-    measured: ByDocument,
     terms: Terms,
     costs: Mapping[str, float],
     labels: Mapping[str, str] | None,
@@ -87,16 +89,24 @@ def options_step(
     *,
     estimator: str,
     certification: Certification | None,
+    statistics: Callable[[], Statistics] | None = None,
 ) -> OptionStep:
-    """Consider options on these answers; raises where they are required and cannot be considered."""
-    if request.rules.fixed:
+    """Consider options on these answers; raises where they are required and cannot be considered.
+
+    ``statistics``: measures the images of the samples, where budgets may be predicted.
+    """
+    rules, unsure = request.rules, why_no_confidence(outcomes)
+    if rules.fixed:
         return OptionStep(why_not="")
-    why_not = why_no_confidence(outcomes) or _unsuitable(measured, request, certification, terms)
-    if why_not:
+    measured = by_document(outcomes, costs, labels)
+    if unsure and rules.predict and statistics is not None and not request.required:
+        rules, unsure = replace(rules, escalate=False), ""
+    if why_not := unsure or _unsuitable(measured, request, certification, terms):
         if request.required:
             raise BadInput(f"second attempts and review depend on an answer's confidence: {why_not}")
         return OptionStep(why_not=why_not)
-    table = answer_table(outcomes, costs, labels)
+    known = statistics() if rules.predict and statistics is not None else None
+    table = answer_table(outcomes, costs, labels, known)
     chosen_on, confidence = None, CONFIDENCE
     uniform = largest_within(measured.budgets, terms.total // sum(terms.counts.values()))
     if certification is not None:
@@ -105,7 +115,7 @@ def options_step(
         terms = replace(terms, costs=first.expected_costs(costs), total=uniform * sum(terms.counts.values()))
     try:
         verdict = consider(
-            measured, table, terms, request.rules, estimator=estimator, confidence=confidence, chosen_on=chosen_on
+            measured, table, terms, rules, estimator=estimator, confidence=confidence, chosen_on=chosen_on
         )
     except (BadInput, InfeasibleBudget) as error:
         return OptionStep(why_not=str(error))

@@ -101,7 +101,7 @@ def at_mean(policy: "Policy", mean: int) -> "Policy":
     if policy.per_request is not None:
         raise BadInput(f"this policy's price a token is for a mean budget of {policy.mean_budget}; {advice}")
     if not policy.fixed:
-        raise BadInput(f"this policy's thresholds are for a mean budget of {policy.mean_budget}; {advice}")
+        raise BadInput(f"this policy's options are for a mean budget of {policy.mean_budget}; {advice}")
     curves = {tier: curve for tier, plan in policy.tiers.items() if (curve := plan.chosen_on)}
     if len(curves) < len(policy.tiers):
         lacking = min(set(policy.tiers) - set(curves))

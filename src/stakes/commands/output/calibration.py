@@ -148,10 +148,10 @@ def format_options(found: Calibration) -> Iterator[str]:
     step = found.beside_budgets
     if step.verdict is None:
         if step.why_not:
-            yield f"Second attempts were not considered: {step.why_not}."
+            yield f"Options were not considered: {step.why_not}."
         return
     if not step.options:
-        yield f"Second attempts and review: {step.verdict.why}."
+        yield f"Second attempts, predicted budgets and review: {step.verdict.why}."
         return
     yield (
         f"Options ship, chosen on {step.verdict.chosen_on} documents and judged on the other {step.verdict.judged_on}: "
@@ -167,7 +167,9 @@ def format_evidence(evidence: "OptionEvidence | None") -> str:
     """What an option did on held-out documents, in one sentence."""
     if evidence is None:
         return ""
-    asked = f"{evidence.tokens:.0f} tokens per question, {evidence.escalated:.1%} asked twice"
+    asked = f"{evidence.tokens:.0f} tokens per question" + (
+        f", {evidence.escalated:.1%} asked twice" if evidence.escalated else ""
+    )
     if evidence.error is None:
         return f"{asked}, every answer flagged."
     bound = (

@@ -1,14 +1,18 @@
-"""Second attempts of unsure answers against fixed budgets, at equal tokens over many means.
+"""Second attempts of unsure answers and predicted budgets against fixed budgets, at equal tokens over many means.
 
 The paper fixes one budget per tier and has no such table. By resolution, as a gateway serves: each half of the pages is
-served by what the other half chose. Synthetic pages are of both splits, two questions of each tier on a page of
-``calibration`` and four on one of ``test``. ``taken``: whether both choosing halves prefer options to fixed budgets, so
-that ``calibrate`` would ship them.
+served by what the other half chose. Synthetic pages, with one question of each tier on a page: each family by itself,
+and ``mixed``, all families in the same tiers, as an inbox has them. ``taken``: whether both choosing halves prefer
+options to fixed budgets, so that ``calibrate`` would ship them. p-values are corrected by Holm's method over all
+comparisons of a row's pages and cost ratio.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from stakes.data.synthetic import FAMILIES
+from stakes.calibration.escalation.answers import Statistics
+from stakes.calibration.escalation.choose import OptionRules, page_statistics_of
+from stakes.data.sample import Sample
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.samples import answerable, draw_samples
@@ -19,94 +23,137 @@ from stakes.experiments.table import MEASURED, Row, Table, format_p
 
 OPTIONS, DATASETS = MEASURED, ("docvqa", "infographicvqa")
 NAME = "escalation"
-GRID = (32, 96, 160, 304, 448, 576)
+FAMILIES = ("forms", "receipts", "infographics", "charts", "signs")
+GRID = (32, 64, 96, 160, 224, 304, 448, 576, 832)
+RECEIPTS_GRID = GRID[:-1]  # real receipts have 640 tokens
 MEANS = (96, 160, 224, 304, 384, 448, 512)
-COSTS = {"high": 5.0, "low": 1.0}
-PARTS = {"calibration": (3 / 7, 2), "test": (4 / 7, 4)}
-"""Of the synthetic splits: the share of the questions, and how many of a tier are on one page."""
+KINDS = {
+    "second attempts": OptionRules(predict=False),
+    "predicted budgets": OptionRules(escalate=False),
+    "both": OptionRules(),
+}
+RATIOS = (5.0, 10.0)
+START = 40_000  # the first seed: pages that no other table shows
 COLUMNS = (
-    "source", "pages", "documents", "mean", "tokens", "uniform", "cost", "escalation", "cost and escalation", "gain",
-    "p", "p, corrected", "taken", "high", "low",
+    "pages", "documents", "r", "options", "mean", "tokens", "uniform", "cost", "options alone", "cost and options",
+    "gain", "p", "p, corrected", "taken",
 )  # fmt: skip
+
+
+class Pages(NamedTuple):
+    """The answers on one source of pages, and the statistics of its images."""
+
+    name: str
+    outcomes: Sequence[Outcome]
+    statistics: Statistics
 
 
 def asks(study: Study) -> set[Ask]:
     """All questions at every budget."""
-    groups = {f"{source} {part}": 2 * count for source in sources(study) for part, count in _counts(study).items()}
-    return grid_asks(groups, "resolution", GRID)
+    return grid_asks(dict.fromkeys(sources(study), 2 * study.per_tier), "resolution", GRID)
 
 
 def sources(study: Study) -> list[str]:
-    """The sources of the data sets; receipts alone where they are given."""
-    return [RECEIPTS] if RECEIPTS in study.data else [study.source(dataset) for dataset in DATASETS]
+    """The families, or the real data that is given in their place."""
+    if RECEIPTS in study.data:
+        return [RECEIPTS]
+    return [study.source(dataset) for dataset in DATASETS if dataset in study.data] or list(FAMILIES)
 
 
-def _counts(study: Study) -> dict[str, int]:
-    """Questions of each tier by split."""
-    return {split: max(per_page, round(share * study.per_tier)) for split, (share, per_page) in PARTS.items()}
+def pages_of(study: Study, family: str) -> list[Sample]:
+    """One question of each tier on each of ``per_tier`` pages that have the tokens of the largest budget."""
+    drawn = draw_samples(family, "test", 2 * study.per_tier, study.signal, per_page=1, start=START)
+    large = [sample for sample in drawn if sample.size[0] * sample.size[1] >= 28 * 28 * GRID[-1]]
+    names = set(list(dict.fromkeys(sample.document for sample in large))[: study.per_tier])
+    return [sample for sample in large if sample.document in names]
 
 
-def measure(study: Study, source: str) -> list[Outcome]:
+def measure(study: Study, source: str) -> Pages:
     """Every answer."""
-    parts = {source: answerable(study.model, study.questions(source))[0]} if source not in FAMILIES else {
-        f"{source}-{split}": draw_samples(source, split, count, study.signal, per_page=PARTS[split][1])
-        for split, count in _counts(study).items()
-    }  # fmt: skip
-    found: list[Outcome] = []
-    for name, samples in parts.items():
-        grid = [[budget] * len(samples) for budget in GRID]
-        found += study.answers(name, samples, grid, Setting("resolution", None, study.metric)).values()
-    return found
+    drawn = source in FAMILIES
+    samples = pages_of(study, source) if drawn else answerable(study.model, study.questions(source))[0]
+    grid = [[budget] * len(samples) for budget in (GRID if drawn else RECEIPTS_GRID)]
+    setting = Setting("resolution", None, study.metric)
+    found = study.answers(f"escalation-{source}" if drawn else source, samples, grid, setting)
+    return Pages(source, list(found.values()), page_statistics_of(samples))
 
 
-def compare_halves(outcomes: Sequence[Outcome]) -> list[Compared]:
-    """All arms at every mean, both halves of the documents chosen on and tested on."""
-    first = set(list(dict.fromkeys(outcome.document for outcome in outcomes))[::2])
-    halves = [[o for o in outcomes if (o.document in first) is inside] for inside in (True, False)]
-    return [
-        compare_at(halves[0], halves[1], COSTS, mean).joined(compare_at(halves[1], halves[0], COSTS, mean))
-        for mean in MEANS
-    ]
+def compare_halves(pages: Pages, ratio: float, kinds: Sequence[str], means: Sequence[int]) -> dict[str, list[Compared]]:
+    """All arms at every mean by kind of option, both halves of the documents chosen on and tested on."""
+    first = set(list(dict.fromkeys(outcome.document for outcome in pages.outcomes))[::2])
+    halves = [[o for o in pages.outcomes if (o.document in first) is inside] for inside in (True, False)]
+    costs = {"high": ratio, "low": 1.0}
+
+    def both(mean: int, rules: OptionRules) -> Compared:
+        one, other = halves
+        found = compare_at(one, other, costs, mean, rules, pages.statistics)
+        return found.joined(compare_at(other, one, costs, mean, rules, pages.statistics))
+
+    return {kind: [both(mean, KINDS[kind]) for mean in means] for kind in kinds}
 
 
 def table(study: Study) -> Table:
-    """One row for each mean."""
-    compared = {source: compare_halves(measure(study, source)) for source in sources(study)}
+    """One row for each kind of option and mean; single families, with both kinds, are in the findings."""
+    single = [measure(study, source) for source in sources(study)]
+    rows, findings = list[Row](), list[str]()
+    if len(single) > 1:
+        outcomes = [outcome for pages in single for outcome in pages.outcomes]
+        mixed = Pages("mixed", outcomes, {key: value for pages in single for key, value in pages.statistics.items()})
+        for ratio in RATIOS:
+            found = compare_halves(mixed, ratio, list(KINDS), MEANS)
+            rows += _rows(mixed, ratio, found)
+            findings += _findings(mixed, ratio, found)
+    for pages in single:
+        found = compare_halves(pages, RATIOS[0], ["both"] if len(single) > 1 else list(KINDS), MEANS)
+        findings += _findings(pages, RATIOS[0], found)
+        rows += _rows(pages, RATIOS[0], found) if len(single) == 1 else ()
     return Table(
         name=NAME,
-        title=f"Second attempts of unsure answers at equal tokens, r = 5: {study.name}, by resolution",
+        title=f"Second attempts and predicted budgets at equal tokens: {study.name}, by resolution",
         columns=COLUMNS,
-        rows=tuple(row for pages, found in compared.items() for row in _rows(study.name, pages, found)),
-        findings=tuple(sentence for pages, found in compared.items() for sentence in _findings(pages, found)),
-        meta={"model": study.name, "grid": GRID, "costs": COSTS, "mechanism": "resolution"},
+        rows=tuple(rows),
+        findings=tuple(findings),
+        meta={"model": study.name, "grid": GRID, "ratios": RATIOS, "mechanism": "resolution"},
     )
 
 
-def _rows(source: str, pages: str, found: Sequence[Compared]) -> Iterator[Row]:
-    for one, corrected in zip(found, adjusted_p(found), strict=True):
-        cells = (one.cwe(arm) for arm in ("uniform", "cost", "escalation", "cost and escalation"))
+def _corrected(found: Mapping[str, Sequence[Compared]]) -> dict[str, list[float]]:
+    """The corrected p-values by kind."""
+    values = iter(adjusted_p([one for several in found.values() for one in several]))
+    return {kind: [next(values) for _ in several] for kind, several in found.items()}
+
+
+def _rows(pages: Pages, ratio: float, found: Mapping[str, Sequence[Compared]]) -> Iterator[Row]:
+    corrected = _corrected(found)
+    for kind, several in found.items():
+        for one, p in zip(several, corrected[kind], strict=True):
+            cells = (one.cwe(arm) for arm in ("uniform", "cost", "options", "cost and options"))
+            yield (
+                pages.name, len(set(one.documents)), f"{ratio:g}", kind, one.mean,
+                round(one.mean_tokens("cost and options")), *cells, str(one.gain()), format_p(one.p()), format_p(p),
+                "yes" if one.taken else "no",
+            )  # fmt: skip
+
+
+def _findings(pages: Pages, ratio: float, found: Mapping[str, Sequence[Compared]]) -> Iterator[str]:
+    corrected, who = _corrected(found), f"{pages.name}, {len(set(found['both'][0].documents))} documents, r = {ratio:g}"
+    for kind, several in found.items():
+        pairs = list(zip(several, corrected[kind], strict=True))
+        better, worse = (
+            [str(one.mean) for one, p in pairs if p < 0.01 and sign * one.gain().value > 0] for sign in (1, -1)
+        )
+        taken = [one for one in several if one.taken]
+        bad = [str(one.mean) for one in taken if one.gain().high < 0]
         yield (
-            source, pages, len(set(one.documents)), one.mean, round(one.mean_tokens("cost and escalation")), *cells,
-            str(one.gain()), format_p(one.p()), format_p(corrected), "yes" if one.taken else "no",
-            one.options["high"], one.options["low"],
-        )  # fmt: skip
+            f"{who}, {kind}: CWE is lower than by cost alone (p < 0.01, corrected) at {_means(better)} and higher at "
+            f"{_means(worse)}; gains of {min(one.gain().value for one in several):+.3f} to "
+            f"{max(one.gain().value for one in several):+.3f}; calibrate takes it at "
+            f"{_means([str(one.mean) for one in taken])}, of which CWE is higher by the 95 % interval at {_means(bad)}"
+        )
+    every = [one for several in found.values() for one in several]
+    off = max(abs(one.mean_tokens("cost") / one.mean_tokens("cost and options") - 1) for one in every)
+    yield f"{who}: realised tokens of cost and of options by cost differ by at most {off:.1%}"
 
 
-def _findings(pages: str, found: Sequence[Compared]) -> Iterator[str]:
-    better = [one.mean for one, p in zip(found, adjusted_p(found), strict=True) if p < 0.01 and one.gain().value > 0]
-    worse = [one.mean for one in found if one.taken and one.gain().high < 0]
-    yield (
-        f"{pages}: escalation by cost has a lower CWE than cost alone (p < 0.01 after Holm's correction over "
-        f"{len(found)} means) at {', '.join(map(str, better)) or 'no mean'}"
-    )
-    yield (
-        f"{pages}: calibrate takes it at {', '.join(str(one.mean) for one in found if one.taken) or 'no mean'}; where "
-        f"it does, CWE is significantly higher than by cost alone at {', '.join(map(str, worse)) or 'no mean'}"
-    )
-    off = max(abs(_off(one, arm)) for one in found for arm in ("uniform", "cost"))
-    yield f"{pages}: realised tokens of uniform and cost differ from those of escalation by cost by at most {off:.1%}"
-
-
-def _off(one: Compared, arm: str) -> float:
-    tokens: Mapping[str, float] = {name: one.mean_tokens(name) for name in (arm, "cost and escalation")}
-    return tokens[arm] / tokens["cost and escalation"] - 1
+def _means(means: Sequence[str]) -> str:
+    return ", ".join(means) or "no mean"

@@ -118,9 +118,9 @@ def _yes(flagged: bool | None) -> str | None:
 
 def not_asked(policy: Policy, why: str) -> str:
     """What follows where answers have no confidence, in a sentence; empty for a policy without thresholds."""
-    if policy.fixed:
+    if not policy.reads_confidence:
         return ""
-    tiers = ", ".join(tier for tier, option in policy.options.items() if not option.fixed)
+    tiers = ", ".join(tier for tier, option in policy.options.items() if option.reads_confidence)
     sentence = f"NO CONFIDENCE: {why}; questions of {tiers} are asked once, with the budget of the first attempt"
     reviews = any(option.review_below is not None for option in policy.options.values())
     return sentence + (", and all of their answers are flagged for review" if reviews else "")

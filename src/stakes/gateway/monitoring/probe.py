@@ -72,7 +72,7 @@ async def probe(settings: Settings, upstream: Upstream, policy: Policy, confiden
         counts = [await _counts(upstream, body) for body, _ in requests]
         small, expected = _small_request(settings, family, model)
         note = "" if small is None else small_note(expected, (await _counts(upstream, small))[0])
-        if confidence or not policy.fixed:
+        if confidence or policy.reads_confidence:
             given = await _gives_logprobs(upstream, requests[0][0])
     except NETWORK_ERRORS:
         return ProbeResult(None, "the upstream does not answer, so it is not known whether tokens follow", again=True)

@@ -238,7 +238,7 @@ def check_confidence(policy: Policy, given: bool | None) -> list[UpstreamCheck]:
     if given:
         return [UpstreamCheck(name, "good", "it gives log-probabilities, so that unsure answers can be asked again")]
     found = "it gives no log-probabilities, so that no question is asked again"
-    if policy.fixed:
+    if not policy.reads_confidence:
         return [UpstreamCheck(name, "absent", found)]
     advice = "serve a model that gives them, or calibrate with --no-escalate and without --review-cost"
     return [UpstreamCheck(name, "bad", found, advice)]

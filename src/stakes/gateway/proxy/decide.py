@@ -130,15 +130,17 @@ class RequestPlan:
         about = {} if self.attempts is None else self.attempts.record()
         return {"tier": self.tier, "decided": self.decided, "outcome": self.outcome, **numbers, **about}
 
-    def ask_grant(self, choice: TierChoice, limits: Sequence[int], keys: Sequence[ImageKeys] = ()) -> None:
+    def ask_grant(
+        self, choice: TierChoice, limits: Sequence[int], keys: Sequence[ImageKeys] = (), predicted: Sequence[int] = ()
+    ) -> None:
         """Get budgets for the measured images; ``limits``: what each can take at most.
 
-        Those with keys may keep their sizes, but not beside a stated cost.
+        Those with keys may keep their sizes, but not beside a stated cost. ``predicted``: by the tier's predictor.
         """
         sizes, costs = self.rules.sizes, {name: plan.cost for name, plan in self.rules.policy.tiers.items()}
         known, attempts = sizes.find(keys, choice.tier, costs), self.attempts
         second = attempts is not None and attempts.may_escalate
-        self.grant = self.controller.grant(choice.tier, limits, choice.budget, known, second)
+        self.grant = self.controller.grant(choice.tier, limits, choice.budget, known, second, predicted)
         if keys and self.grant.sizes:
             sizes.store(keys, self.grant.sizes)
         self.budgets = self.grant.budgets

@@ -29,6 +29,7 @@ from stakes.gateway.proxy.images import (
     measure,
     measure_bytes,
     measure_page,
+    predict_budgets,
 )
 from stakes.gateway.proxy.remote import Fetcher
 from stakes.gateway.proxy.request import Call, ClientHints, dump, read_call
@@ -185,13 +186,13 @@ class Preparer:
                 size = checks.decode_bytes(images, self._settings)
                 plan.body, fitted = await self.workers.run_for(size, work, plan.natives, policy, self._observing)
         else:
-            decoded = checks.decode_bytes(images, self._settings)
-            option = policy.tiers[choice.tier].option
-            if not (self._observing or option.fixed):
+            decoded, option = checks.decode_bytes(images, self._settings), policy.tiers[choice.tier].option
+            if option.reads_confidence and not self._observing:
                 plan.attempts, note = self.confidence.begin(option, plan.api, call.record)
                 plan.why += note
             names = [ref.part.get("uuid") for ref in refs]
-            plan.ask_grant(choice, [image.limit for image in images], keys)
+            predicted = await self.workers.run_for(decoded, predict_budgets, option, images) if option.predictor else ()
+            plan.ask_grant(choice, [image.limit for image in images], keys, predicted)
             if (cap := self._settings.max_request_tokens) is not None:
                 await self.workers.run_for(decoded, keep_cap, plan, images, cap)
             fitted = await self._fit_to_grant(plan, call, refs, images, decoded)

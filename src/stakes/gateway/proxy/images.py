@@ -10,13 +10,14 @@ An upright image within its budget is decoded to detect damage, then sent in its
 import io
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+from stakes.budgets.options.tier_plan import TierOption
 from stakes.errors import BadInput, InfeasibleBudget, UnreadableImage
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Encoding, Limits
@@ -24,9 +25,11 @@ from stakes.vision.geometry import accepted_size, count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.patches import BudgetPatches
 from stakes.vision.geometry.tiles import DetailTiles
-from stakes.vision.image.decode import Picture
+from stakes.vision.image.decode import Picture, open_image
 from stakes.vision.image.resize import fit, fitted_size
+from stakes.vision.image.statistics import page_statistics
 from stakes.vision.image.trim import Bounds as Box
+from stakes.vision.image.trim import margins
 
 try:  # both are part of stakes[gateway]; without a wheel for the machine the standard library does the same, slower
     from isal.isal_zlib import compress, crc32
@@ -213,6 +216,26 @@ def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:
         return FittedImage(None, image.native)
     size = fitted_size(image.width, image.height, budget, family)
     return FittedImage(None, _as_counted(image, size.width, size.height, budget, family))
+
+
+def predict_budgets(option: TierOption, images: Sequence[MeasuredImage]) -> list[int]:
+    """What the tier's predictor gives each image; a PDF's page and an image of low detail get the fixed budget.
+
+    The image is decoded, and trimmed, as calibration does it, so that its statistics are the same there and here.
+    """
+    assert option.predictor is not None
+    found = []
+    for image in images:
+        if image.page is not None or image.low_detail:
+            found.append(option.budget)
+            continue
+        try:
+            pixels = open_image(image.data, max_pixels=image.width * image.height)
+        except UnreadableImage:
+            raise unreadable() from None
+        shown = pixels.crop(margins(pixels)) if image.trim else pixels
+        found += option.predictor.predict([page_statistics(shown)], option.budget).tolist()
+    return found
 
 
 def _as_counted(image: MeasuredImage, width: int, height: int, budget: int, family: str) -> int:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.trim_tables --log trim.jsonl --reader reader.jsonl --output docs/results/trim.json
 
-``trim`` pairs the samples on pages that have something to trim; the others are equal by construction. ``trim-arms`` has
-all samples: uniform budgets, the same total by cost (more to the high tier), and the opposite.
+``trim`` pairs the samples on pages that have something to trim; the others are equal by construction.
+``trim-budgets`` has all samples: uniform budgets, the same total by cost (more to the high tier), and the opposite.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def main() -> None:
     made = {
         "trim-pages": (PAGE_COLUMNS, [page_row(name, pages) for name, pages in ocr.items()]),
         "trim": (ERROR_COLUMNS, [row for key, pages in read.items() for row in error_rows(*key, pages)]),
-        "trim-arms": (ARM_COLUMNS, [row for key in with_arms if key in read for row in arm_rows(*key, read[key])]),
+        "trim-budgets": (ARM_COLUMNS, [row for key in with_arms if key in read for row in arm_rows(*key, read[key])]),
     }
     tables = {name: {"columns": columns, "rows": rows, "findings": []} for name, (columns, rows) in made.items()}
     options.output.write_text(json.dumps({"basis": "legibility", "tables": tables}, indent=1) + "\n")

@@ -6,53 +6,9 @@ make(KINDS[0], seed=3).lost(box)      # pixels of ink outside of the box
 from collections.abc import Callable
 
 import numpy as np
+from benchmarks.trim_page import Page, Paint
+from benchmarks.trim_scans import SCANS
 from PIL import Image, ImageDraw, ImageFont
-
-from stakes.vision.image.trim import TOLERANCE
-
-SIZES = [(640, 880), (880, 640), (300, 420), (1100, 1500), (780, 1008), (1700, 2200)]
-Paint = tuple[int, int, int]
-
-
-class Page:
-    """A drawn page that knows where its ink is; specks and scanner borders are drawn without being ink."""
-
-    def __init__(self, seed: int, paper: Paint | None = None) -> None:
-        self.dice = np.random.default_rng(seed)
-        self.size = self.width, self.height = SIZES[seed % len(SIZES)]
-        self.paper: Paint = paper or ((int(self.dice.integers(225, 256)),) * 3)
-        self.image = Image.new("RGB", self.size, self.paper)
-        self.draw = ImageDraw.Draw(self.image)
-        self.mask = Image.new("L", self.size)
-        self.words: tuple[int, int, int, int] | None = None  # ink of the paper's color
-
-    def ink(self, paint: Callable[[ImageDraw.ImageDraw, Paint], object], color: Paint = (20, 20, 30)) -> None:
-        """Draw into the page and into the mask of its ink."""
-        paint(self.draw, color)
-        layer = Image.new("RGB", self.size)
-        paint(ImageDraw.Draw(layer), (255, 255, 255))
-        self.mask.paste(255, mask=layer.convert("L").point(lambda value: 255 * (value > 0)))
-
-    def text(self, color: Paint = (20, 20, 30)) -> None:
-        """Lines of text somewhere in the page."""
-        font, x = ImageFont.load_default(14), int(self.dice.uniform(0.1, 0.4) * self.width)
-        for y in range(int(self.dice.uniform(0.1, 0.5) * self.height), int(0.85 * self.height), 22):
-            words = "".join(self.dice.choice(list("abcdefghij klmnop 0123456789"), 18))
-            self.ink(lambda draw, fill, y=y, words=words: draw.text((x, y), words, fill, font), color)  # type: ignore[misc]
-
-    def grain(self, most: int) -> None:
-        """Noise of paper, up to so many values."""
-        values = np.asarray(self.image).astype(np.int16) + self.dice.integers(-most, most + 1, (*self.size[::-1], 1))
-        self.image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
-
-    def lost(self, box: tuple[int, int, int, int]) -> int:
-        """Pixels of ink outside of the box that differ from the paper by more than the tolerance."""
-        differs = (np.abs(np.asarray(self.image).astype(int) - np.array(self.paper)) > TOLERANCE + 8).any(axis=2)
-        ink = differs & (np.asarray(self.mask) > 0)
-        inside = np.zeros_like(ink)
-        inside[box[1] : box[3], box[0] : box[2]] = True
-        within = Image.fromarray(inside).crop(self.words) if self.words else None
-        return int((ink & ~inside).sum()) + (0 if within is None else within.histogram()[0])
 
 
 def _plain(page: Page) -> None:
@@ -280,11 +236,12 @@ KINDS = [
     _colored_paper,
     _faint_text, _text_touching_a_black_border, _text_at_a_line_in_the_rim, _table_up_to_the_rim, _photograph_on_a_page,
     _white_paper_on_a_dark_table, _small_print_along_an_edge,
-    _number_stamped_upright_at_the_side, _dotted_leader_and_a_page_number, _tilted,
+    _number_stamped_upright_at_the_side, _dotted_leader_and_a_page_number, _tilted, *SCANS,
 ]  # fmt: skip
 WHOLE = {"photograph", "photograph_with_white_sky", "noise"}
 TRIMMED = {"plain", "black_borders", "skewed_border", "specks", "inverted", "colored_paper", "line_in_the_rim"}
-TRIMMED |= {"edge_dirt", "stamp_at_the_edge"}
+TRIMMED |= {"edge_dirt", "stamp_at_the_edge", "black_borders_on_some_sides", "white_lid_around_gray_paper"}
+TRIMMED |= {"broken_line_in_the_rim", "jpeg_of_low_quality", "light_noise"}
 
 
 def make(kind: Callable[[Page], None], seed: int) -> Page:

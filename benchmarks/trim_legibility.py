@@ -1,0 +1,160 @@
+"""What do OCR and the embedded reader read of whole and of trimmed pages at equal tokens?
+
+    python -m benchmarks.trim_legibility read --data DIR --log trim.jsonl --minutes 30
+    python -m benchmarks.trim_legibility read --model embedded --sets sroie receipts forms --data DIR --log reader.jsonl
+    python -m benchmarks.trim_tables --log trim.jsonl --reader reader.jsonl --output docs/results/trim.json
+
+``DIR`` holds docvqa/, sroie/ and chartqa/, each with questions.jsonl and images/; the other sets are drawn. For OCR,
+answers are located on the whole page at native size, and samples whose answers are not found there are left out. A log
+has one line for each page and box. Reading stops at the page that passes ``--minutes``, and the same command goes on. A
+page is read again only where its box changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from stakes.data.sample import Sample, read_samples
+from stakes.data.synthetic import FAMILIES
+from stakes.evaluation.grading import grade, is_correct
+from stakes.evaluation.samples import draw_samples, prepare_samples
+from stakes.legibility.answer_locations import MARGINS, read_at
+from stakes.legibility.engine import TextLine
+from stakes.legibility.model import Legibility
+from stakes.legibility.page_cache import PageCache, as_pixels
+from stakes.models import load
+from stakes.models.base import VLM, Request
+from stakes.vision.geometry import tokens_as_sent
+from stakes.vision.image.decode import open_image
+from stakes.vision.image.resize import fit
+from stakes.vision.image.trim import Bounds, margins
+
+BUDGETS = (64, 96, 160, 224, 304, 448, 576)
+REAL = ("docvqa", "sroie", "chartqa")
+SETS = (*REAL, *(family for family in FAMILIES if family != "swatches"))  # swatches have no text
+MOST = {"chartqa": 60}  # images of a set, the first of a fixed random order; the others are read in full
+DRAWN = 40  # questions of each tier of a synthetic family
+
+
+def pages_of(name: str, data: Path) -> list[list[Sample]]:
+    """The samples of each page, in a fixed random order; ``forms``, ``receipts``, … are drawn."""
+    if name in REAL:
+        samples = prepare_samples(read_samples(data / name / "questions.jsonl"), data / name)
+    else:
+        samples = draw_samples(name, "calibration", DRAWN)
+    by_page: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_page.setdefault(sample.digest, []).append(sample)
+    return random.Random(0).sample(list(by_page.values()), len(by_page))[: MOST.get(name)]
+
+
+def read(data: Path, log: Path, minutes: float, sets: Iterable[str] = SETS, model: str = "ocr") -> None:
+    """Read every page whole and, where it has margins, trimmed; native readings are cached next to the log."""
+    until = time.monotonic() + 60 * minutes
+    reader = Legibility(threads=1, cache=log.with_suffix("")) if model == "ocr" else load(model)
+    logged = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    done = {(row["set"], row["page"], tuple(row["box"])) for row in logged}
+    for name, samples in in_turn({name: pages_of(name, data) for name in sets}):
+        image = open_image(samples[0].load())
+        for box in dict.fromkeys([(0, 0, *image.size), margins(image)]):
+            if time.monotonic() > until:
+                return
+            if (name, samples[0].digest, box) not in done:
+                row = {"set": name, "page": samples[0].digest, "size": image.size, "box": box}
+                row |= _read_page(reader, samples, image, box)
+                with log.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+
+
+def in_turn(sets: dict[str, list[list[Sample]]]) -> list[tuple[str, list[Sample]]]:
+    """The pages of all sets, each in proportion, so that a log that ends early has the same share of all."""
+    order = [(number / len(pages), name, number) for name, pages in sets.items() for number in range(len(pages))]
+    return [(name, sets[name][number]) for _, name, number in sorted(order)]
+
+
+def _read_page(model: Any, samples: list[Sample], image: Image.Image, box: Bounds) -> dict[str, Any]:
+    if not isinstance(model, Legibility):
+        return _answered(model, samples, image.crop(box))
+    model.locate(samples)
+    lines = model.native_lines(samples[0])
+    located = [sample for sample in samples if model.locations[sample.id]]
+    answers = [at for sample in located for location in model.locations[sample.id] for at in location.boxes]
+    shown = image if box == (0, 0, *image.size) else image.crop(box)
+    return {
+        "samples": len(samples),
+        "tiers": {sample.id: sample.tier for sample in located},
+        "lines": len(lines),
+        "cut_lines": [line.text for line in lines if not _inside(line.quad, box)],
+        "cut_answers": sum(not _inside(((x0, y0), (x1, y1)), box) for x0, y0, x1, y1 in answers),
+        "legible": {budget: _legible(model, located, shown, box, budget) for budget in BUDGETS if located},
+    }
+
+
+def _answered(model: VLM, samples: list[Sample], shown: Image.Image) -> dict[str, Any]:
+    """Which answers of a model are right at each budget, and the tokens that they took."""
+    right: dict[int, dict[str, tuple[bool, int]]] = {}
+    for budget in BUDGETS:
+        most = min(budget, tokens_as_sent("qwen2.5-vl", *shown.size))
+        answers = model.answer([Request(shown, sample.question, most, sample=sample.id) for sample in samples])
+        right[budget] = {
+            sample.id: (
+                is_correct(grade(answer.text, sample.answers, truncated=answer.truncated)),
+                answer.realised_tokens,
+            )
+            for sample, answer in zip(samples, answers, strict=True)
+        }
+    return {"samples": len(samples), "tiers": {sample.id: sample.tier for sample in samples}, "legible": right}
+
+
+def _inside(points: Iterable[tuple[float, float]], box: Bounds, slack: float = 3) -> bool:
+    """Whether all points are within the box; the detector's quads are a few pixels larger than the text."""
+    return all(box[0] - slack <= x <= box[2] + slack and box[1] - slack <= y <= box[3] + slack for x, y in points)
+
+
+def _legible(
+    model: Legibility, samples: list[Sample], shown: Image.Image, box: Bounds, budget: int
+) -> dict[str, tuple[bool, int]]:
+    """Whether each sample's answer can be read, and the tokens it took."""
+    fitted = fit(shown, budget)
+    (left, top), (across, down) = box[:2], fitted.scale
+    where = [
+        ((x0 - left) * across, (y0 - top) * down, (x1 - left) * across, (y1 - top) * down)
+        for sample in samples
+        for location in model.locations[sample.id]
+        for x0, y0, x1, y1 in location.widened(max(MARGINS))
+    ]
+    cache = PageCache(model.pages.engine, None)
+    found = cache.lines("page", fitted.image.size, lambda: as_pixels(fitted.image), where)
+    lines = [_moved(line.scaled(1 / across, 1 / down), left, top) for line in found]
+    return {s.id: (read_at(model.locations[s.id], lines).legible, fitted.tokens) for s in samples}
+
+
+def _moved(line: TextLine, x: float, y: float) -> TextLine:
+    a, b, c, d = ((at_x + x, at_y + y) for at_x, at_y in line.quad)
+    return dataclasses.replace(line, quad=(a, b, c, d))
+
+
+def main() -> None:
+    """Read."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["read"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", choices=["ocr", "embedded"], default="ocr")
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
+    parser.add_argument("--log", type=Path, default=Path("trim.jsonl"))
+    parser.add_argument("--minutes", type=float, default=30)
+    options = parser.parse_args()
+    read(options.data, options.log, options.minutes, options.sets, options.model)
+
+
+if __name__ == "__main__":
+    main()

@@ -29,6 +29,7 @@ from stakes.models.local.prefix import SharedPrefixes, plan_batches, prefill_pre
 from stakes.models.local.processor import Processor
 from stakes.models.local.prompt import Job, prepare
 from stakes.models.local.resources import STAGES, Clock, explain_out_of_memory, prompt_that_fits
+from stakes.vision.deletion.blank import InkFilter
 from stakes.vision.deletion.exact import pack
 from stakes.vision.deletion.inside_layers import dropping
 
@@ -51,19 +52,30 @@ class LocalVLM(ABC):
     fast: bool | None = None
     named: ModelName | None = None
     several_images: ClassVar[bool] = False  # whether a prompt may have more than one
+    drops_blank: ClassVar[bool] = False  # whether ``encode`` takes an ``InkFilter``
     _lock: Any = field(default_factory=threading.RLock, repr=False)
 
     @abstractmethod
-    def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
-        """The merged features of a PIL image; ``exact``: at its own size, which is a fitted one."""
+    def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:
+        """The merged features of a PIL image; ``exact``: at its own size, which is a fitted one.
 
-    def encode_many(self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()) -> list[Encoded]:  # noqa: ARG002
+        ``ink``: which tokens to drop before the encoder, only where ``drops_blank``.
+        """
+
+    def encode_many(
+        self,
+        images: Sequence[Any],
+        exact: Sequence[bool],
+        pixels: Sequence[Any] = (),  # noqa: ARG002
+        ink: Sequence[InkFilter | None] = (),
+    ) -> list[Encoded]:
         """Several images, in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
-        return [self.encode(image, exact=one, attention=False) for image, one in zip(images, exact, strict=True)]
+        each = zip(images, exact, ink or [None] * len(images), strict=True)
+        return [self.encode(image, exact=one, attention=False, ink=own) for image, one, own in each]
 
     def ids(self, question: str, *encoded: Encoded) -> Tensor:
-        """[T] ids of the unpruned prompt, the image token at the column of each feature of its images."""
-        return self.processor.ids(question, *(len(one.features) for one in encoded))
+        """[T] ids of the unpruned prompt, the image token at the column of each feature of its whole images."""
+        return self.processor.ids(question, *(one.count for one in encoded))
 
     @abstractmethod
     def positions(self, ids: Tensor, *encoded: Encoded) -> Tensor:

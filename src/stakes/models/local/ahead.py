@@ -81,14 +81,9 @@ def ink_filter(vlm: "LocalVLM", request: Request) -> InkFilter | None:
     if tolerance is None or request.budget is None:
         return None
     if request.mechanism == "zero-mask":
-        raise BadInput(
-            "zero-mask keeps every token in the sequence, and blank+ drops some before the encoder: use deletion"
-        )
-    if not vlm.drops_blank:
-        raise BadInput(
-            f"blank+ drops tokens before the encoder of Qwen2-VL, Qwen2.5-VL and Qwen3-VL, not of a "
-            f"{vlm.model.config.model_type}; name the selector alone"
-        )
+        raise BadInput("zero-mask keeps every token, and blank+ drops some before the encoder: use deletion")
+    if vlm.refuses_blank is not None:
+        raise BadInput(f"blank+ drops tokens before the encoder, and {vlm.refuses_blank}; name the selector alone")
     return InkFilter(tolerance, request.budget)
 
 

@@ -12,7 +12,13 @@ from torch import Tensor
 
 from stakes.models.fast import ops_for
 from stakes.models.fast.patches import PatchTable
-from stakes.models.fast.vision_encoder import accepts_one_frame, fast_encoder, keep_arguments, windows_by_size
+from stakes.models.fast.vision_encoder import (
+    accepts_kept_tokens,
+    accepts_one_frame,
+    fast_encoder,
+    keep_arguments,
+    windows_by_size,
+)
 from stakes.models.fast.vision_packed import PackedEncoder
 from stakes.models.local.image_cache import Encoded, thread_map
 from stakes.models.local.vlm import LocalVLM, captured_inputs
@@ -37,7 +43,6 @@ class QwenVL(LocalVLM):
     """
 
     several_images: ClassVar[bool] = True
-    drops_blank: ClassVar[bool] = True
     attention_block: int = -2
 
     def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:
@@ -164,6 +169,13 @@ class QwenVL(LocalVLM):
         grid = torch.tensor([one.grid for one in encoded], device=ids.device)
         positions, _ = self.model.model.get_rope_index(ids[None], mm_token_type_ids=kinds, image_grid_thw=grid)
         return torch.as_tensor(positions[:, 0])
+
+    @property
+    def refuses_blank(self) -> str | None:
+        """An encoder that derives everything from an image's size cannot be given some of its tokens."""
+        if accepts_kept_tokens(self.model.model.visual):
+            return None
+        return "this version of transformers takes no positions for the encoder; install a newer one"
 
     @property
     def _patch(self) -> int:

@@ -52,14 +52,13 @@ class LocalVLM(ABC):
     fast: bool | None = None
     named: ModelName | None = None
     several_images: ClassVar[bool] = False  # whether a prompt may have more than one
-    drops_blank: ClassVar[bool] = False  # whether ``encode`` takes an ``InkFilter``
     _lock: Any = field(default_factory=threading.RLock, repr=False)
 
     @abstractmethod
     def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:
         """The merged features of a PIL image; ``exact``: at its own size, which is a fitted one.
 
-        ``ink``: which tokens to drop before the encoder, only where ``drops_blank``.
+        ``ink``: which tokens to drop before the encoder, if not ``refuses_blank``.
         """
 
     def encode_many(
@@ -104,6 +103,11 @@ class LocalVLM(ABC):
     def refuses_in_model(self) -> str | None:
         """Why no selector can drop tokens inside the decoder; None where it can."""
         return None
+
+    @property
+    def refuses_blank(self) -> str | None:
+        """Why ``encode`` takes no ``InkFilter``; None where it does."""
+        return f"this is done before the encoder of Qwen2-VL, 2.5-VL and 3-VL, not of a {self.model.config.model_type}"
 
     @property
     def has_sliding_window(self) -> bool:

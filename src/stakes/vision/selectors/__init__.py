@@ -91,10 +91,10 @@ def blank_stage(spec: str) -> tuple[int | None, str]:
     found = _BLANK.fullmatch(spec)
     if found is None:
         if re.split("[:+]", spec, maxsplit=1)[0] == BLANK:
-            raise BadInput(
-                f"{BLANK} drops before the encoder and chooses no tokens; add a selector: {BLANK}+redundancy"
-            )
+            raise BadInput(f"{BLANK} drops before the encoder; name what chooses after it, as in {BLANK}+redundancy")
         return None, spec
+    if _BLANK.fullmatch(found[2]):
+        raise BadInput(f"{BLANK} is given twice in {spec!r}; name it once, as in {BLANK}+redundancy")
     key, equals, value = (found[1] or f"tolerance={TOLERANCE}").partition("=")
     if key != "tolerance" or not equals or not value.isdecimal() or int(value) > 255:
         raise BadInput(f"{BLANK} takes a tolerance from 0 to 255 levels, such as tolerance=8, not {found[1]!r}")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.models.tiny import image_processor
 
-from stakes.vision.deletion.blank import InkFilter, blank_tokens, byte_range, spread, value_range
+from stakes.vision.deletion.blank import InkFilter, blank_tokens, byte_range, nearest_to_ink, value_range
 
 SIDE = 28
 
@@ -57,18 +57,15 @@ def test_the_patches_of_a_processor_have_the_levels_of_their_pixels() -> None:
         assert np.array_equal(found, expected)
 
 
-@given(st.integers(1, 400), st.data())
-@settings(max_examples=40, deadline=None)
-def test_filling_up_is_nested_and_even(count: int, data: st.DataObject) -> None:
-    tokens = np.sort(np.random.default_rng(count).choice(2000, count, replace=False))
-    more = data.draw(st.integers(1, count))
-    fewer = data.draw(st.integers(0, more))
-    chosen = spread(tokens, more)
-    assert len(set(chosen.tolist())) == more
-    assert set(spread(tokens, fewer).tolist()) <= set(chosen.tolist()) <= set(tokens.tolist())
-    places = np.sort(np.searchsorted(tokens, chosen))
-    gaps = np.diff(np.concatenate([[-1], places, [count]]))
-    assert gaps.max() <= 3 * count / more + 2, "no long part of the page is left out"
+def test_blank_tokens_fill_up_from_the_ink_outwards() -> None:
+    blank = np.ones(20, np.bool_)
+    blank[[7, 11]] = False  # of 4 rows of 5: (1, 2) and (2, 1)
+    order = nearest_to_ink(blank, 5).tolist()
+    assert order[:2] == [7, 11]
+    assert sorted(order[2:8]) == [2, 6, 8, 10, 12, 16]
+    assert order[-1] == 19
+    assert sorted(order) == list(range(20))
+    assert nearest_to_ink(np.ones(6, np.bool_), 3).tolist() == list(range(6))
 
 
 @given(st.integers(0, 60), st.integers(1, 60), st.integers(0, 3))
@@ -78,7 +75,7 @@ def test_the_encoder_reads_all_ink_and_at_least_the_budget(ink: int, budget: int
     low = np.full((60, 3), 255)
     inked = rng.choice(60, ink, replace=False)
     low[inked] = 10
-    kept = InkFilter(8, budget).keep(low, np.full((60, 3), 255))
+    kept = InkFilter(8, budget).keep(low, np.full((60, 3), 255), 10)
     tokens = torch.arange(60) if kept.tokens is None else kept.tokens
     assert len(tokens) == max(ink, budget)
     assert tokens.tolist() == sorted(set(tokens.tolist()))
@@ -89,6 +86,6 @@ def test_the_encoder_reads_all_ink_and_at_least_the_budget(ink: int, budget: int
 
 @pytest.mark.parametrize("budget", [1, 7, 12])
 def test_a_blank_page_still_has_its_budget(budget: int) -> None:
-    kept = InkFilter(0, budget).keep(*byte_range(paper(), SIDE))
+    kept = InkFilter(0, budget).keep(*byte_range(paper(), SIDE), 4)
     assert kept.ink == 0
     assert (12 if kept.tokens is None else len(kept.tokens)) == budget

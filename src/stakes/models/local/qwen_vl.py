@@ -53,7 +53,7 @@ class QwenVL(LocalVLM):
         visual, module = self.model.model.visual, self._attention_module
         with self._lock:  # leaving ``fast_encoder`` would change another thread's pass
             pixels, shape = self._pixels(image, exact, accepts_one_frame(visual))
-            kept = None if ink is None else ink.keep(*self._levels(pixels))
+            kept = None if ink is None else ink.keep(*self._levels(pixels), shape[2] // self._merge)
             pixels, grid, arguments = self._inputs(pixels, shape, None if kept is None else kept.tokens)
             with captured_inputs(module, enabled=attention) as inputs, fast_encoder(visual):
                 out = self.model.model.get_image_features(pixels, grid, return_dict=True, **arguments)
@@ -113,7 +113,7 @@ class QwenVL(LocalVLM):
             else:
                 values, shape = self._pixels(some[0], exact[len(grid)], False)
                 one = filters[len(kept)]
-                kept.append(None if one is None else one.keep(*self._levels(values)))
+                kept.append(None if one is None else one.keep(*self._levels(values), shape[2] // self._merge))
                 parts.append(values.to(self.device, dtype))
                 grid.append(shape)
         width = max(part.shape[1] for part in parts)  # one frame, unless the processor was used
@@ -249,7 +249,7 @@ def upload_pages(pages: Sequence[Any], device: torch.device) -> Tensor:
 
 def _kept_of_page(side: int, page: Any, ink: InkFilter | None) -> Kept | None:
     """What the encoder reads of a page [H, W, 3] with tokens of ``side`` pixels."""
-    return None if ink is None else ink.keep(*byte_range(page, side))
+    return None if ink is None else ink.keep(*byte_range(page, side), page.shape[1] // side)
 
 
 def _repeat_frame(pixels: Tensor, width: int) -> Tensor:

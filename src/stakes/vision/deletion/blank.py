@@ -6,7 +6,7 @@ page's background, in levels of 255 and in every channel:
     high - low <= tolerance      and      |middle - background| <= tolerance
 
 ``background`` is the median middle of the uniform tokens. The encoder reads the tokens with ink. Where the budget is
-larger than their number, it also reads blank ones, spread over the page, so that deletion can keep exactly the budget:
+larger than their number, it also reads blank ones, those next to ink first, so that deletion keeps exactly the budget:
 
     tokens read = max(tokens with ink, budget)              # all of them where the budget is the native count
 
@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
 from torch import Tensor
-
-GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, cover the unit interval evenly at every length
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,14 @@ class InkFilter:
     tolerance: int
     budget: int
 
-    def keep(self, low: NDArray[Any], high: NDArray[Any]) -> Kept:
-        """The tokens to read, from the least and greatest level of each token and channel, [N, 3]."""
+    def keep(self, low: NDArray[Any], high: NDArray[Any], columns: int) -> Kept:
+        """The tokens to read, from the least and greatest level of each token and channel, [N, 3] in such rows."""
         blank = blank_tokens(low, high, self.tolerance)
         count, ink = len(blank), int((~blank).sum())
         if max(ink, self.budget) >= count:
             return Kept(None, ink)
-        read = ~blank
-        read[spread(blank.nonzero()[0], self.budget - ink)] = True
-        return Kept(torch.from_numpy(read.nonzero()[0]), ink)
+        order = nearest_to_ink(blank, columns)
+        return Kept(torch.from_numpy(np.sort(order[: max(ink, self.budget)])), ink)
 
 
 def blank_tokens(low: NDArray[Any], high: NDArray[Any], tolerance: int) -> NDArray[np.bool_]:
@@ -64,10 +62,12 @@ def blank_tokens(low: NDArray[Any], high: NDArray[Any], tolerance: int) -> NDArr
     return blank
 
 
-def spread(tokens: NDArray[Any], count: int) -> NDArray[Any]:
-    """``count`` of these tokens, evenly over all of them; those of a smaller count are among those of a larger."""
-    order = np.argsort(np.arange(1, len(tokens) + 1) * GOLDEN % 1, kind="stable")
-    return tokens[np.argsort(order, kind="stable")[: max(0, count)]]
+def nearest_to_ink(blank: NDArray[np.bool_], columns: int) -> NDArray[np.int64]:
+    """[N] the tokens by their distance to the nearest one with ink, those with ink first; ties to the lowest index."""
+    if blank.all():
+        return np.arange(len(blank))
+    order: NDArray[np.int64] = np.argsort(distance_transform_edt(blank.reshape(-1, columns)).ravel(), kind="stable")
+    return order
 
 
 def byte_range(pixels: NDArray[np.uint8], side: int) -> tuple[NDArray[Any], NDArray[Any]]:

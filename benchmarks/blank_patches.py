@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,6 +40,7 @@ from stakes.vision.selectors import TOLERANCE
 BUDGETS = (64, 96, 160, 224, 304, 448, 576)
 KINDS = {"forms": "relaxed", "receipts": "fields"}  # synthetic pages and the metric of their answers
 LEVELS = (4, 8, 16, 32)
+PARTS = ("shares", "encoder", "errors")
 PAPER = 972  # tokens of a page in the paper: 27 x 36
 Answers = Mapping[tuple[str, int], Outcome]
 
@@ -105,9 +106,9 @@ def real(data: Path, name: str, model: Any) -> list[Sample]:
     return [enlarged(sample, model.family) for sample in samples]
 
 
-def pages_of(samples: Sequence[Sample], most: int = 160) -> list[Any]:
+def pages_of(samples: Sequence[Sample], most: int) -> list[Any]:
     """The different pages of some samples."""
-    return [sample.load() for sample in {sample.digest: sample for sample in samples}.values()][:most]
+    return [sample.load() for sample in list({sample.digest: sample for sample in samples}.values())[:most]]
 
 
 def shares(model: Any, pages: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -155,55 +156,51 @@ def counted(model: Any, image: Any, ink: InkFilter | None) -> int:
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure part after part, print, and write each beside what the file holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a folder with sroie, docvqa and chartqa as samples")
     parser.add_argument("--folder", type=Path, required=True, help="where answers are kept")
     parser.add_argument("--split", choices=("calibration", "test"), default="test")
     parser.add_argument("--tolerance", type=int, nargs="+", default=LEVELS, help="with --split calibration")
     parser.add_argument("--per-tier", type=int, default=100, help="questions of each tier of synthetic pages")
-    parser.add_argument("--repeats", type=int, default=3, help="of the encoder's timing")
+    parser.add_argument("--pages", type=int, default=20, help="of each kind, for shares of blank tokens")
+    parser.add_argument("--part", choices=PARTS, nargs="+", default=PARTS, help="with --split test")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     model = load("embedded")
-    progress = Progress(sys.stderr, given.split)
-    study = Study(
-        model, "embedded", given.folder / given.split, per_tier=given.per_tier, split=given.split, progress=progress
-    )
-    kept = json.loads(given.out.read_text("utf-8")) if given.out is not None and given.out.exists() else {"tables": {}}
+    folder, progress = given.folder / given.split, Progress(sys.stderr, given.split)
+    study = Study(model, "embedded", folder, per_tier=given.per_tier, split=given.split, progress=progress)
+    parts = measured(study, given)
     if given.split == "calibration":
-        tables = {"blank-tolerance": tolerances(study, given.per_tier, given.tolerance)}
-    else:
-        tables = measured(study, given)
-    for table in tables.values():
-        print(printed(table))
-    if given.out is not None:
-        command = "python benchmarks/blank_patches.py, as its first lines say"
-        record = {"about": about("torch", "transformers"), "command": command, "tables": {**kept["tables"], **tables}}
-        given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        parts = iter([("blank-tolerance", tolerances(study, given.per_tier, given.tolerance))])
+    for name, table in parts:
+        print(printed(table), flush=True)
+        if given.out is not None:
+            kept = json.loads(given.out.read_text("utf-8"))["tables"] if given.out.exists() else {}
+            command = "python benchmarks/blank_patches.py, as its first lines say"
+            record = {"about": about("torch", "transformers"), "command": command, "tables": {**kept, name: table}}
+            given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def measured(study: Study, given: argparse.Namespace) -> dict[str, Any]:
-    """The tables of the test pages."""
-    rows: list[list[Any]] = []
-    pages: dict[str, Sequence[Any]] = {}
+def measured(study: Study, given: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The tables of the test pages; errors after each set."""
     sets = {f"synthetic {kind}": (study.questions(kind, given.per_tier), metric) for kind, metric in KINDS.items()}
+    pages = {name: pages_of(samples, given.pages) for name, (samples, _) in sets.items()}
     if given.data is not None:
         sets["real receipts"] = (real(given.data, "sroie", study.model), "fields")
-    for name, (samples, metric) in sets.items():
-        pages[name] = pages_of(samples)
-        both = [answers(study, name, samples, one, metric) for one in ("redundancy", "blank+redundancy")]
-        rows += compared(name, *both)
-    if given.data is not None:
-        for name in ("docvqa", "chartqa"):
-            pages[f"real {name}"] = pages_of(real(given.data, name, study.model))
+        for name in ("sroie", "docvqa", "chartqa"):
+            pages[f"real, {name}"] = pages_of(real(given.data, name, study.model), given.pages)
+    if "shares" in given.part:
+        yield "blank-shares", shares(study.model, pages)
+    if "encoder" in given.part:
+        yield "blank-encoder", encoder_times(study.model, {name: some[:6] for name, some in pages.items()}, 304, 3)
+    rows: list[list[Any]] = []
     columns = ["pages", "questions", "budget", "redundancy", "blank+redundancy", "wins : losses", "p"]
-    timed = {name: some[:12] for name, some in pages.items()}
-    return {
-        "blank-errors": {"columns": columns, "rows": rows},
-        "blank-shares": shares(study.model, pages),
-        "blank-encoder": encoder_times(study.model, timed, 304, given.repeats),
-    }
+    for name, (samples, metric) in sets.items() if "errors" in given.part else ():
+        rows += compared(
+            name, *(answers(study, name, samples, one, metric) for one in ("redundancy", "blank+redundancy"))
+        )
+        yield "blank-errors", {"columns": columns, "rows": rows}
 
 
 if __name__ == "__main__":

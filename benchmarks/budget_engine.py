@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -47,6 +48,7 @@ class Engine:
 
     def __init__(self, url: str) -> None:
         self._root, self._http = url.removesuffix("/v1"), httpx.Client(trust_env=False, timeout=60)
+        weakref.finalize(self, self._http.close)  # pytest reports connections that are left open
         self._texts: dict[str, int] = {}
 
     def count(self, name: str = "prompt_tokens") -> int:

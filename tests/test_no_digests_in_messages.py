@@ -123,7 +123,7 @@ def test_doctor_serve_and_warnings_describe_a_policy_in_words(samples: list[Samp
     assert len(texts) == 3
     for text in texts:
         assert not HEX.search(text), text
-    assert "graded value" in rows["policy"]["found"]
+    assert "graded by value" in rows["policy"]["found"]
 
 
 def test_a_report_describes_its_policy_in_words(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_report_describes_its_policy_in_words(tmp_path: Path) -> None:
     fingerprint = f"data:{'ab12' * 4} model:{'cd34' * 4} run:{'5f0c' * 8}"
     path.write_text(json.dumps({**record, "fingerprint": fingerprint, "model": "./my-vlm", "metric": "value"}))
     html = report_html(read_run(path))
-    assert ": calibrated with ./my-vlm, graded value." in html
+    assert ": calibrated with ./my-vlm, graded by value." in html
     assert not any(word.partition(":")[2] in html for word in fingerprint.split())
 
 

@@ -15,9 +15,11 @@ def counted(count: int, noun: str) -> str:
 def format_dollars(amount: float) -> str:
     """An amount of money.
 
-    >>> format_dollars(1234.5), format_dollars(0.0456)
-    ('$1,234.50', '$0.0456')
+    >>> format_dollars(1234.5), format_dollars(0.0456), format_dollars(3e-5)
+    ('$1,234.50', '$0.0456', 'less than $0.001')
     """
+    if 0 < amount < 0.001:
+        return "less than $0.001"
     return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.3g}"
 
 

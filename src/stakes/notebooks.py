@@ -177,7 +177,10 @@ class CalibrationView(Shown):
 def curves_chart(rows: Sequence[Row], line: str = "error") -> Chart:
     """Error by tokens; rows: tier, budget, error, low, high, ``line``, and ``chosen`` where a budget is."""
     x = {"field": "budget", "type": "quantitative", "title": "visual tokens per image"}
-    color = {"field": "tier", "type": "nominal", "sort": None}
+    color: Row = {"field": "tier", "type": "nominal", "sort": None}
+    if len({row["tier"] for row in rows}) < 2:
+        color["legend"] = None
+    shape = color | {"legend": None}  # layers do not share legends, so colors have the only one
 
     def layer(mark: Any, field: str, **more: Any) -> Row:
         y = {"field": field, "type": "quantitative", "title": "error rate"}
@@ -186,7 +189,7 @@ def curves_chart(rows: Sequence[Row], line: str = "error") -> Chart:
     chosen = {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"x": x, "color": color}}
     layers = [
         layer("line", line),
-        layer({"type": "point", "filled": True}, "error", shape=color),
+        layer({"type": "point", "filled": True}, "error", shape=shape),
         layer({"type": "rule", "opacity": 0.4}, "low", y2={"field": "high"}),
         chosen | {"transform": [{"filter": "datum.chosen"}]},
     ]

@@ -138,7 +138,8 @@ def ratio_meaning(costs: Mapping[str, float]) -> str:
         return f"{sentence}."
     if costs[most_expensive] == costs[cheapest]:
         return f"{sentence}, and in the other tiers as much as in {cheapest}."
-    return f"{sentence}; {', '.join(between)} keep their place between them on a log scale."
+    keep = "keeps its" if len(between) == 1 else "keep their"
+    return f"{sentence}; {', '.join(between)} {keep} place between them on a log scale."
 
 
 def describe_mean_costs(stated: Mapping[str, float], means: Mapping[str, float]) -> str:

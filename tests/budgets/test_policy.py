@@ -133,7 +133,7 @@ def test_a_file_of_schema_1_loads_as_schema_2_with_the_new_fields_empty(tmp_path
 
 def test_a_policy_says_where_its_budgets_come_from_in_words() -> None:
     at = {"name": "vlm", "endpoint": "http://127.0.0.1:8000/v1"}
-    assert _policy(model="./my-vlm", metric="value").origin == "calibrated with ./my-vlm, graded value"
+    assert _policy(model="./my-vlm", metric="value").origin == "calibrated with ./my-vlm, graded by value"
     assert _policy(model=at).origin == "calibrated with vlm at http://127.0.0.1:8000/v1"
     assert _policy().origin == "calibrated with a model that it does not name"
     assert _policy(fingerprint="uncalibrated").origin == "chosen, not calibrated"

@@ -47,6 +47,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "head.csv").write_text("file,total,date\n")
     (folder / "invoices.csv").write_text("file,total,date\npage.png,12.50,2026-01-02\n")
     (folder / "gone.csv").write_text("file,total\nmissing.png,12.50\n")
+    (folder / "only.csv").write_text("file\npage.png\n")
+    (folder / "sheet.xlsx").write_bytes(b"PK\x03\x04" + bytes(20))
+    (folder / "nested.json").write_text('{"rows": [{"file": "page.png", "total": 1}]}')
+    (folder / "web.csv").write_text("file,total\nhttps://example.com/page.png,1\n")
     (folder / "twice.csv").write_text("file,total,total\npage.png,1,2\n")
     return folder
 
@@ -108,7 +112,19 @@ WRONG = [
     ("data from-csv head.csv", "head.csv has no rows"),
     ("data from-csv twice.csv", "two columns 'total'; rename one"),
     ("data from-csv gone.csv --tier total=20", "line 2: there is no file missing.png; give the folder.*--images"),
-    ("data from-csv invoices.csv", "which columns of invoices.csv hold answers.* one of file, total, date"),
+    (
+        "data from-csv invoices.csv",
+        "which columns of invoices.csv hold answers, of total, date.*such as --tier date=20",
+    ),
+    ("data from-csv invoices.csv --tier file=20", "file is the column of images, and no answer; give another column"),
+    ("data from-csv only.csv", "no column of answers beside its images; add one"),
+    ("data from-csv sheet.xlsx", "sheet.xlsx is a spreadsheet, not text; export its sheet as CSV"),
+    ("data from-csv nested.json --tier total=20", "its documents are in 'rows'; save that array as a file"),
+    ("data from-csv web.csv --tier total=20", "is an address, and images are files; download it"),
+    (
+        "data from-csv invoices.csv --images nosuch --tier total=20",
+        "there is no folder nosuch: give that of the images",
+    ),
     ("data from-csv invoices.csv --answer totl", "--answer totl: invoices.csv has no such column; it has file, total"),
     ("data from-csv invoices.csv --image scan --answer total", "--image scan.*no such column"),
     ("data from-csv invoices.csv --tier total=x", "'x' is neither a cost nor a field with one; write total=20"),

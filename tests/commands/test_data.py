@@ -60,6 +60,7 @@ def test_a_good_file_gives_a_summary_and_status_0(tmp_path: Path) -> None:
         "tier's error is then known to be at most low 98% (1 document), high 98% (1 document). Too few to learn or "
         "certify a tier from: low, high.",
         "Every line can be used.",
+        "costs      those in the next command are examples: write what a mistake in each tier costs you",
         f"Next: stakes calibrate {tmp_path / 'samples.jsonl'} --cost low=1 --cost high=5 --mean-budget 264",
     ]
 
@@ -71,7 +72,7 @@ def test_images_below_the_largest_budget_are_named_and_the_file_stays_usable(tmp
     assert "4 samples have fewer native tokens than 576: enlarge" in done.stdout
     assert "measure no budget above 500." in done.stdout
     assert "unusable" not in done.stdout
-    assert done.stdout.splitlines()[-2] == "Every line can be used at budgets up to 500."
+    assert done.stdout.splitlines()[-3] == "Every line can be used at budgets up to 500."
 
 
 def test_a_tiff_of_several_pages_is_named_and_the_file_stays_usable(tmp_path: Path) -> None:

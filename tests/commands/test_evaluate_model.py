@@ -135,7 +135,7 @@ def test_an_old_policy_of_the_embedded_reader_is_recognized_by_it(tmp_path: Path
     pages = ("--pages", "shapes", "--per-tier", 4, "--signal", "tier")
     words = ("--mechanism", "deletion", "--grid", "64,128", "--mean-budget", 96, "-o", tmp_path / "policy.json")
     stakes("calibrate", *pages, *words)
-    assert Policy.load(tmp_path / "policy.json").origin == "calibrated with embedded, graded value"
+    assert Policy.load(tmp_path / "policy.json").origin == "calibrated with embedded, graded by value"
     done = stakes("evaluate", *pages, "--policy", older(tmp_path / "policy.json"), "--arms", "uniform,cost", "--json")
     assert json.loads(done.stdout)["same_model"] is True
     assert "note: the policy does not name its model; it was calibrated with the embedded reader" in done.stderr

@@ -77,12 +77,11 @@ def test_json_lines_end_where_a_line_ends(scans: Path) -> None:
 
 
 def test_a_field_may_share_the_tier_of_another(scans: Path) -> None:
-    file = _table(scans, "file;total;tax\na.png;12,50;2,00\n")
-    status, out, _ = stakes(
-        "data", "from-csv", file, "--images", scans / "scans", "--tier", "total=20", "--tier", "tax=total"
-    )
-    assert (status, [s["tier"] for s in _read(scans / "invoices.jsonl")]) == (0, ["total", "total"])
-    assert "--cost total=20 --mean-budget " in out
+    file = _table(scans, "file;total;tax;shop\na.png;12,50;2,00;Acme\n")
+    tiers = "--tier", "total=20", "--tier", "tax=total", "--tier", "shop=1"
+    status, out, _ = stakes("data", "from-csv", file, "--images", scans / "scans", *tiers)
+    assert (status, [s["tier"] for s in _read(scans / "invoices.jsonl")]) == (0, ["total", "total", "shop"])
+    assert "--cost total=20 --cost shop=1 --mean-budget " in out
 
 
 def test_a_json_array_with_common_names_needs_no_option(scans: Path) -> None:
@@ -147,8 +146,52 @@ def test_the_next_command_has_a_mean_budget_that_the_smallest_image_can_take(sca
     Image.new("RGB", (459, 800), "white").save(scans / "scans" / "a.png")
     Image.new("RGB", (1400, 1400), "white").save(scans / "scans" / "b.jpg")
     least = count_tokens("qwen2.5-vl", 459, 800)
-    file = _table(scans, "file,total\na.png,1.00\nb.jpg,2.00\n")
-    made = ("from-csv", file, "--images", scans / "scans", "--tier", "total=1")
+    file = _table(scans, "file,total,shop\na.png,1.00,Acme\nb.jpg,2.00,Beta\n")
+    made = ("from-csv", file, "--images", scans / "scans", "--tier", "total=2", "--tier", "shop=1")
     for words in (made, ("check", file.with_suffix(".jsonl"))):
         mean = int(stakes("data", *words)[1].split("--mean-budget ")[-1])
         assert default_grid(mean)[-1] <= least < default_grid(mean + 1)[-1]
+
+
+def test_what_spreadsheets_and_windows_write_is_read(scans: Path) -> None:
+    text = "\ufeffsep=;\r\nfile;total;company;;\r\nscans\\a.png;1.240,50;Acme;;\r\nscans\\b.jpg;3,00;Beta;;\r\n"
+    (scans / "export.csv").write_bytes(text.encode())
+    status, _, err = stakes("data", "from-csv", scans / "export.csv", "--tier", "total=20", "--tier", "company=1")
+    assert (status, err) == (0, "")
+    samples = _read(scans / "export.jsonl")
+    assert [s["answers"] for s in samples] == [["1.240,50"], ["Acme"], ["3,00"], ["Beta"]]
+    assert {s["image"] for s in samples} == {"scans/a.png", "scans/b.jpg"}
+
+
+def test_one_tier_names_a_second_one_instead_of_a_command_that_fails(scans: Path) -> None:
+    file = _table(scans, "file,total,company\na.png,1,Acme\nb.jpg,3,Beta\n")
+    status, out, err = stakes("data", "from-csv", file, "--images", scans / "scans", "--tier", "total=20")
+    assert (status, err) == (0, "")
+    assert "Next:" not in out
+    assert "nothing to move tokens between" in out
+    assert out.rstrip().endswith("such as --tier company=1.")
+    status, out, _ = stakes("data", "check", scans / "invoices.jsonl", "--largest-budget", 100)
+    assert (status, "Next:" in out) == (0, False)
+
+
+def test_rows_that_repeat_a_question_are_counted(scans: Path) -> None:
+    file = _table(scans, "file,total,company\na.png,1,Acme\na.png,2,Acme\n")
+    options = "--images", scans / "scans", "--tier", "total=20", "--tier", "company=1"
+    assert "2 questions asked of an image before" in stakes("data", "from-csv", file, *options)[1]
+
+
+def test_the_folder_of_the_images_is_found_and_missing_rows_are_told_from_a_missing_folder(scans: Path) -> None:
+    file = _table(scans, "file,total\na.png,1\nb.jpg,2\n")
+    missing = stakes("data", "from-csv", file, "--tier", "total=20")
+    assert (missing[0], f"has the first one: give --images {scans / 'scans'}" in missing[2]) == (2, True)
+    file = _table(scans, "file,total\na.png,1\nc.jpg,2\n")
+    some = stakes("data", "from-csv", file, "--tier", "total=20", "--images", scans / "scans")
+    assert "c.jpg; images of 1 other row were found: add these files, or remove their rows" in some[2]
+
+
+def test_the_check_shows_costs_that_leave_something_to_choose(scans: Path) -> None:
+    file = _table(scans, "file,total,company\na.png,1,Acme\nb.jpg,3,Beta\n")
+    stakes("data", "from-csv", file, "--images", scans / "scans", "--tier", "total=20", "--tier", "company=1")
+    out = stakes("data", "check", scans / "invoices.jsonl", "--largest-budget", 100)[1]
+    assert "--cost total=5 --cost company=1" in out.splitlines()[-1]
+    assert "are examples: write what a mistake in each tier costs you" in out

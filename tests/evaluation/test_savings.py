@@ -60,4 +60,5 @@ def test_the_gateways_metrics_and_dashboard_count_money_and_time() -> None:
 def test_numbers_read_well() -> None:
     assert (counted(1, "document"), counted(0, "reply")) == ("1 document", "0 replies")
     assert (format_dollars(1234.5), format_dollars(0.0456), format_dollars(0)) == ("$1,234.50", "$0.0456", "$0.00")
+    assert format_dollars(3.28e-5) == "less than $0.001"
     assert [format_seconds(s) for s in (0.25, 95, 400, 7260)] == ["250 ms", "95 s", "7 min", "2.0 h"]

@@ -20,14 +20,12 @@ DELETION: dict[str, Any] = {"mechanism": "deletion", "selector": "divprune"}
 SMALL = url_of(encoded(page(112, 112)))  # 16 tokens
 
 
-def plugin(missing: bool = False, trusting: bool = True, refusing: bool = False) -> Script:
+def plugin(missing: bool = False, trusting: bool = True) -> Script:
     """A vLLM that counts as the plugin does; without it, budgets are ignored."""
 
     def reason(own: Any) -> str | None:
         if own and not trusting:
             return "Per-request mm_processor_kwargs are disabled by default"
-        if own and refusing:
-            return "llava_onevision takes no stakes_budget: vLLM numbers its tokens; give a policy of resolution"
         if own and not missing and own["stakes_budget"] == 0:
             return "a stakes_budget must be a whole number of visual tokens, at least 1, not 0"
         return None
@@ -89,7 +87,11 @@ def test_a_vllm_that_lost_the_plugin_is_noticed(upstream: Upstream, http: httpx.
         (DELETION, "pixels", "serve it with --actuator vllm-deletion"),
         ({**DELETION, "selector": "fastv"}, "vllm-deletion", "--selector redundancy, divprune, random or saliency"),
         ({**DELETION, "selector": "blank+divprune"}, "vllm-deletion", "calibrate without blank"),
-        ({**DELETION, "family": "internvl"}, "vllm-deletion", "works with qwen2.5-vl and qwen3-vl, not with internvl"),
+        (
+            {**DELETION, "family": "internvl"},
+            "vllm-deletion",
+            "works with qwen2.5-vl, qwen3-vl, llava-onevision, not",
+        ),
     ],
 )
 def test_a_policy_that_vllm_cannot_keep_is_refused(more: dict[str, Any], actuator: Any, says: str) -> None:
@@ -109,7 +111,6 @@ def doctor(upstream: Upstream, actuator: Any) -> dict[str, UpstreamCheck]:
         (plugin(), "good", "has the plugin"),
         (plugin(missing=True), "bad", "has no plugin"),
         (plugin(trusting=False), "bad", "takes no mm_processor_kwargs"),
-        (plugin(refusing=True), "bad", "llava_onevision takes no stakes_budget"),
     ],
 )
 def test_doctor_says_whether_the_upstream_has_the_plugin(

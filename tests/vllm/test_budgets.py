@@ -103,5 +103,5 @@ def test_docs_list_the_tested_versions_and_the_families() -> None:
     page = (Path(__file__).parents[2] / "docs" / "vllm.md").read_text("utf-8")
     for version in stakes.vllm.TESTED:
         assert f"| {version}.x |" in page
-    for name in (*stakes.vllm.DELETES, *stakes.vllm.REFUSES):
+    for name in (*stakes.vllm.DELETES, *stakes.vllm.NUMBERED):
         assert f"`{name}`" in page

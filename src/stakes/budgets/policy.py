@@ -179,7 +179,7 @@ class Policy(PolicyView, BaseModel):
         if self.fingerprint == "uncalibrated":
             return "chosen, not calibrated"
         model = "a model that it does not name" if self.model is None else str(self.model)
-        return f"calibrated with {model}" + ("" if self.metric is None else f", graded {self.metric}")
+        return f"calibrated with {model}" + ("" if self.metric is None else f", graded by {self.metric}")
 
     @property
     def reader(self) -> Signal:
@@ -267,7 +267,9 @@ class Policy(PolicyView, BaseModel):
         except FileNotFoundError:
             raise BadInput(f"there is no policy file {path}; make one with `stakes calibrate`") from None
         except (OSError, ValueError, RecursionError) as error:
-            raise BadInput(f"{path} is not a policy file ({error})") from None
+            raise BadInput(
+                f"{path} is not a policy file ({error}); give the file that stakes calibrate wrote"
+            ) from None
         return cls.from_record(record, str(path))
 
     @classmethod

@@ -120,7 +120,10 @@ def check_enough(counts: Mapping[str, int]) -> None:
     """Refuse too few labels to learn from."""
     listed = ", ".join(f"{count} {tier}" for tier, count in counts.items()) or "none"
     if len(counts) < 2:
-        raise BadInput(f"the labels are {listed}, and a signal learns to distinguish at least two tiers")
+        raise BadInput(
+            f"the labels are {listed}, and tokens move between at least two tiers; add questions whose mistakes cost "
+            "less, with a label and a cost of their own"
+        )
     rarest = min(counts, key=counts.__getitem__)
     if counts[rarest] < LEAST:
         raise BadInput(

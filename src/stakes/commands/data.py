@@ -45,8 +45,9 @@ def check(
     else:
         for line in _summary(found, family):
             typer.echo(line)
-        if found.usable and found.images:
-            costs = [word for tier in found.tiers for word in ("--cost", f"{tier}={5 if tier == 'high' else 1}")]
+        if found.usable and found.images and len(found.tiers) > 1:
+            costs = [word for tier, cost in _example_costs(found).items() for word in ("--cost", f"{tier}={cost}")]
+            typer.echo("costs      those in the next command are examples: write what a mistake in each tier costs you")
             print_next("calibrate", file, *costs, *_mean_option(found.native_range))
     if not found.usable:
         fatal = [problem for problem in found.problems if problem.fatal]
@@ -110,15 +111,20 @@ def from_csv(
         None if document is None else table.need("--document", document),
         None if group is None else table.need("--group", group),
     )
+    if places.image in fields.answers:
+        raise BadInput(
+            f"{places.image} is the column of images, and no answer; give another column to --tier or --answer"
+        )
     samples, empty = rows_as_samples(table, fields, places)
     samples = draw_pdf_pages(samples, target)
     write_samples(samples, target)
     following = ["calibrate", str(target), *(w for name, cost in costs.items() for w in ("--cost", f"{name}={cost:g}"))]
-    following += _mean_option(validate.check(target, decode=False).native_range)
+    found = validate.check(target, decode=False)
+    following += _mean_option(found.native_range)
     documents = len({sample.document for sample in samples})
     if as_json:
         record = {"samples": str(target), "count": len(samples), "documents": documents, "empty": empty}
-        print_json({**record, "costs": costs, "next": shlex.join(["stakes", *following])})
+        print_json({**record, "costs": costs, "next": None if len(costs) == 1 else shlex.join(["stakes", *following])})
         return
     skipped = f"; {counted(empty, 'empty cell')} left out" if empty else ""
     typer.echo(
@@ -126,8 +132,24 @@ def from_csv(
     )
     for name in fields.answers:
         typer.echo(f"{name:<10} {next((s.question for s in samples if s.id.endswith(f'/{name}')), 'no answer')}")
+    if repeats := sum(problem.kind == "repeat" for problem in found.problems):
+        typer.echo(f"note       {counted(repeats, 'question')} asked of an image before; the check names them")
     typer.echo(f"check      {shlex.join(['stakes', 'data', 'check', str(target)])}")
+    if len(costs) == 1:
+        others = [name for name in table.columns if name not in (*fields.answers, places.image, document, group)]
+        hint = f", such as --tier {shlex.quote(f'{others[0]}=1')}" if others else ""
+        typer.echo(
+            "note       there is one tier, so there is nothing to move tokens between. Run this again with a field "
+            f"whose mistakes cost less{hint}."
+        )
+        return
     print_next(*following)
+
+
+def _example_costs(found: "FileReport") -> dict[str, int]:
+    """5 for tiers of amounts, dates and identifiers and 1 for others; equal costs would leave nothing to choose."""
+    costs = {tier: 5 if 2 * found.read_expensive[tier] > count else 1 for tier, count in found.tiers.items()}
+    return costs if len(set(costs.values())) > 1 else {tier: 1 if i else 5 for i, tier in enumerate(costs)}
 
 
 def _mean_option(native: tuple[int, int, int] | None) -> list[str]:

@@ -12,6 +12,7 @@ import csv
 import io
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -46,7 +47,10 @@ class TableFile:
 def read_table(path: Path) -> TableFile:
     """A CSV file, a JSON array of objects, or JSON lines."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
+        if data.startswith(b"PK\x03\x04"):
+            raise BadInput(f"{path} is a spreadsheet, not text; export its sheet as CSV in UTF-8")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; check the path") from None
     except UnicodeDecodeError as error:
@@ -65,11 +69,13 @@ def _csv_table(path: Path, text: str) -> TableFile:
     rows, numbers, columns = [], [], tuple[str, ...]()
     try:
         for cells in lines:
-            if not any(cell.strip() for cell in cells):
-                continue
+            if not any(cell.strip() for cell in cells) or (lines.line_num == 1 and head.strip() == f"sep={delimiter}"):
+                continue  # spreadsheets write sep=; above the names
             if not columns:
                 columns = _columns(path, cells)
                 continue
+            if len(cells) > len(columns) and not any(cell.strip() for cell in cells[len(columns) :]):
+                cells = cells[: len(columns)]
             if len(cells) != len(columns):
                 raise BadInput(
                     f"line {lines.line_num} of {path} has {counted(len(cells), 'cell')}, and the table has "
@@ -86,6 +92,8 @@ def _csv_table(path: Path, text: str) -> TableFile:
 
 def _columns(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
     names = tuple(cell.strip() for cell in cells)
+    while not names[-1]:  # spreadsheets write delimiters after the last column
+        names = names[:-1]
     for name in names:
         if not name:
             raise BadInput(f"a column of {path} has no name; name every column in the first line")
@@ -100,6 +108,10 @@ def _json_table(path: Path, text: str) -> TableFile:
         records = json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in lines]
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({error}); give an array of objects, or one object per line") from None
+    if len(records) == 1 and isinstance(records[0], dict):
+        for name, value in records[0].items():
+            if isinstance(value, list) and value and isinstance(value[0], dict):
+                raise BadInput(f"{path} is one object, and its documents are in {name!r}; save that array as a file")
     columns: dict[str, None] = {}
     for number, record in enumerate(records, start=1):
         if not isinstance(record, dict):
@@ -195,10 +207,25 @@ def rows_as_samples(table: TableFile, fields: Fields, places: Places) -> tuple[l
             )
     if missing:
         more = f" (and {len(missing) - 3} more)" if len(missing) > 3 else ""
-        raise BadInput(f"{'; '.join(missing[:3])}{more}; give the folder of the images with --images")
+        raise BadInput(f"{'; '.join(missing[:3])}{more}; {_remedy(table, places, len(missing))}")
     if not samples:
         raise BadInput(f"every cell of {', '.join(fields.answers)} in {table.path} is empty, so there is no question")
     return samples, empty
+
+
+def _remedy(table: TableFile, places: Places, missing: int) -> str:
+    """What to do about rows without an image: name their folder, or remove them where other rows have one."""
+    if missing < len(table.rows):
+        found = counted(len(table.rows) - missing, "other row")
+        return f"images of {found} were found: add these files, or remove their rows"
+    if not places.folder.is_dir():
+        return f"there is no folder {places.folder}: give that of the images with --images"
+    with suppress(OSError):
+        for below in sorted(path for path in places.folder.iterdir() if path.is_dir()):
+            with suppress(BadInput):
+                find_image(table.rows[0][places.image], below)
+                return f"{below} has the first one: give --images {shlex.quote(str(below))}"
+    return "give the folder of the images with --images"
 
 
 def find_image(cell: str, folder: Path) -> str:
@@ -206,9 +233,13 @@ def find_image(cell: str, folder: Path) -> str:
     name, mark, page = cell.partition("#")
     if not name:
         raise BadInput("the image column is empty")
+    if "://" in name:
+        raise BadInput(f"{cell} is an address, and images are files; download it")
     if mark and (not page.isdecimal() or int(page) < 1 or not name.lower().endswith(".pdf")):
         raise BadInput(f"{cell!r} is no page of a PDF; write invoice.pdf#3 for its third page")
     path = folder / name
+    if "\\" in name and not path.is_file():  # written on Windows
+        path = folder / name.replace("\\", "/")
     if path.is_file():
         return f"{path}{mark}{page}"
     near = [other for other in path.parent.glob(f"{_plain(path.name)}.*") if other.suffix.lower() in IMAGES]

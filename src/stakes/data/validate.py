@@ -55,6 +55,9 @@ class FileReport:
     """By tier: groups, or documents without a group, which are what a certificate counts."""
     questions: int = 0  # distinct texts
     tiers_from: Counter[str] = field(default_factory=Counter)  # "file" or "signal"
+    read_expensive: Counter[str] = field(
+        default_factory=Counter
+    )  # by tier: questions that the signal reads as high-cost
     read_otherwise: int = 0  # samples whose label in the file is not the tier that the signal reads
     documents: int = 0
     groups: int = 0
@@ -171,6 +174,7 @@ class _Checker:
         tier = self.signal(sample.prompt, sample.task).tier
         self.report.tiers[sample.tier or tier] += 1
         self.report.read_otherwise += sample.tier != tier and sample.tier in getattr(self.signal, "tiers", ())
+        self.report.read_expensive[sample.tier or tier] += tier == self.signal.most_expensive
         self.report.tiers_from["file" if sample.tier else "signal"] += 1
         self.groups[sample.group] += 1
         self.units.add((sample.tier or tier, sample.group or sample.document or sample.image or sample.id))

@@ -150,7 +150,7 @@ def arms_figure(arms: list[str], measures: list[str], palette: Palette, **rows: 
 def latency_figure(palette: Palette, **rows: Rows) -> Spec:
     """Milliseconds against budget. ``latency``: budget, n, median, p25, p75. ``marks``: budget."""
     x = _tokens("visual tokens per image")
-    y = quantity("p25", "milliseconds an answer")
+    y = quantity("p25", "milliseconds per answer")
     median = {"field": "median", "type": "quantitative"}
     fields = _fields(".0f", "median", "p25", "p75")
     tip = [{"field": "budget", "title": "tokens"}, {"field": "n", "title": "answers"}, *fields]

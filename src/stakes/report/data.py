@@ -106,7 +106,7 @@ def _read_evaluation(
 ) -> tuple[Evaluation | None, list[Outcome]]:
     log = file.with_suffix(".evaluation.jsonl") if evaluation is None else Path(evaluation)
     if evaluation is None and not log.is_file():
-        notes.append("There is no evaluation beside the policy; stakes evaluate compares arms of equal tokens.")
+        notes.append("This policy has not been tested on other pages; stakes evaluate does that, at equal tokens.")
         return None, []
     outcomes = read_outcomes(log)
     try:

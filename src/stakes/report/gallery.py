@@ -31,7 +31,7 @@ CATEGORIES = {
     "loss": "A loss for the policy: right at the uniform budget, wrong at the policy's.",
     "never right": "Wrong at every measured budget.",
     "always right": "Right at every measured budget.",
-    "other": "Right at some budgets, wrong at others; the policy changes nothing.",
+    "other": "Right at some budgets, wrong at others, and alike at the uniform budget and the policy's.",
 }
 
 

@@ -94,13 +94,13 @@ def safe_json(value: object) -> str:
 
 
 def question_rows(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[dict[str, Any]]:
-    """One row a question: its tier in the log, the policy's reason, and every signal or label that disagrees.
+    """One row a question: how often it is asked, its tier in the log, the policy's reason, and what disagrees.
 
     Beside the policy's own signal stand the keyword rule, where it has the same tiers, and the samples file's label.
     """
     rule = KeywordRule()
     compared = set(rule.tiers) <= set(run.policy.tiers) and run.policy.signal.get("kind") != "keywords"
-    rows = []
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, outcomes in run.by_sample.items():
         if name not in samples:
             continue
@@ -121,9 +121,9 @@ def question_rows(run: MeasuredRun, samples: Mapping[str, Sample]) -> list[dict[
         if sample.tier and sample.tier != tier:
             differ.append(f"labelled {sample.tier}")
         row = {"question": sample.question, "tier": tier, "probability": probability, "why": why, "differ": differ}
-        rows.append(row)
-    rows.sort(key=lambda row: not row["differ"])  # stable: disagreements first, the log's order otherwise
-    return rows[:MOST_QUESTIONS]
+        rows.setdefault((sample.question, tier, probability, why, *differ), {**row, "times": 0})["times"] += 1
+    # stable: disagreements first, the log's order otherwise
+    return sorted(rows.values(), key=lambda row: not row["differ"])[:MOST_QUESTIONS]
 
 
 def _specs(data: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ the modules beside this one and ``budgets``.
 
 import logging
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 # What the plugin overrides is not an interface that vLLM keeps stable, so it is checked version by version.
 TESTED = ("0.32",)
@@ -19,12 +20,29 @@ DELETES = {
     "Qwen3VLForConditionalGeneration": "stakes.vllm.qwen:DeletionQwen3VL",
     "Qwen3VLMoeForConditionalGeneration": "stakes.vllm.qwen:DeletionQwen3VLMoe",
 }
-# These have 1-D positions, which vLLM derives from the place in the prompt: a kept token could not keep its own.
-REFUSES = {
-    "LlavaOnevisionForConditionalGeneration": "stakes.vllm.refused:PlainLlavaOneVision",
-    "InternVLChatModel": "stakes.vllm.refused:PlainInternVL",
-    "InternVLForConditionalGeneration": "stakes.vllm.refused:PlainInternS1",
+# the same with 1-D positions
+NUMBERED = {
+    "LlavaOnevisionForConditionalGeneration": "stakes.vllm.sequential:DeletionLlavaOneVision",
+    "InternVLChatModel": "stakes.vllm.sequential:DeletionInternVL",
+    "InternVLForConditionalGeneration": "stakes.vllm.sequential:DeletionInternS1",
 }
+
+
+class OwnPositions:
+    """What vLLM asks about the configuration of a model: that requests have positions of their own.
+
+    vLLM looks for an M-RoPE section in a model's configuration and in that of its language model. It stands in the
+    first alone, and the rotary embedding is built from the second.
+    """
+
+    @staticmethod
+    def verify_and_update_model_config(model_config: Any) -> None:
+        """Say so in this configuration."""
+        model_config.hf_config.mrope_section = [1, 1, 1]
+
+    @staticmethod
+    def verify_and_update_config(vllm_config: Any) -> None:
+        """Nothing else."""
 
 
 def register() -> None:
@@ -37,10 +55,14 @@ def register() -> None:
             ", ".join(f"{one}.x" for one in TESTED),
         )
         return
+    from vllm.model_executor.models.config import MODELS_CONFIG_MAP
+
     from vllm import ModelRegistry
 
-    for architecture, name in (DELETES | REFUSES).items():
+    for architecture, name in (DELETES | NUMBERED).items():
         ModelRegistry.register_model(architecture, name)
+    for architecture in NUMBERED:
+        MODELS_CONFIG_MAP[architecture] = OwnPositions
 
 
 def installed() -> str | None:

@@ -21,6 +21,7 @@ from stakes.vision.selectors.base import Selector
 
 PREFIX = "stakes_"
 BUDGET, SELECTOR, SAMPLE = "stakes_budget", "stakes_selector", "stakes_sample"
+NATIVE = "stakes_native"  # what an image's item tells the worker beside these; no option of a request
 DEFAULT = "redundancy"
 
 

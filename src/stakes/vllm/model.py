@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stakes.vision.selectors.base import Scene
-from stakes.vllm.budgets import BUDGET, SELECTOR, Deletion, selector_of, unpacked
+from stakes.vllm.budgets import BUDGET, NATIVE, SELECTOR, Deletion, selector_of, unpacked
 from stakes.vllm.positions import Reduced, place, shrink, unprune, with_places, without_places
 from stakes.vllm.processor import deletion_of
 
@@ -21,7 +21,7 @@ else:
     Model = object
 
 _LOG = logging.getLogger("vllm.stakes")
-_OFF = "or switch the plugin off: VLLM_PLUGINS= (empty)"
+OFF = "or switch the plugin off: VLLM_PLUGINS= (empty)"
 
 
 def always() -> bool:
@@ -30,11 +30,14 @@ def always() -> bool:
 
 
 class DeletionModel(Model):
-    """Mixed into a Qwen-VL model of vLLM. ``feature_size``: what the language model reads of an encoder's row.
+    """Mixed into a model of vLLM. ``feature_size``: what the language model reads of an encoder's row.
 
     vLLM's GPU workers ask for positions again after the encoder where videos are pruned. So that switch is set, on the
     configuration of this model alone, and everything that prunes videos stays off. Its CPU worker never asks; there
     rows and columns reach ``embed_input_ids``, and ``forward`` adds them to the positions of the same step.
+
+    A family says how its encoder's inputs are cut (``part``), how wide its images are (``columns``), what the positions
+    of a prompt with whole images are (``whole_positions``), and which of them its language model takes (``rotary``).
     """
 
     feature_size: int
@@ -45,6 +48,7 @@ class DeletionModel(Model):
         config.is_multimodal_pruning_enabled = always  # first: with it Qwen3-VL's rotary embedding has room
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self.is_multimodal_pruning_enabled = False
+        self._media_ids: set[int] = set()
         self._pending: tuple[Tensor, Tensor] | None = None
         self._most_tokens = vllm_config.scheduler_config.max_num_encoder_input_tokens
 
@@ -54,19 +58,34 @@ class DeletionModel(Model):
 
     def embed_multimodal(self, **kwargs: Any) -> Any:
         """One [k, D] or, with row and column of each token, [k, D + 4] for each item."""
-        budgets, packed = kwargs.pop(BUDGET, None), kwargs.pop(SELECTOR, None)
+        budgets, packed, natives = (kwargs.pop(name, None) for name in (BUDGET, SELECTOR, NATIVE))
         if budgets is None or not any(budgets.tolist()):
             return super().embed_multimodal(**kwargs)
-        merge = self.config.vision_config.spatial_merge_size
-        grids = kwargs["image_grid_thw"].tolist()
         found = zip(budgets.tolist(), packed, strict=True)
         own = [unpacked(budget, bytes(one.tolist())) for budget, one in found]
+        columns = self.columns(kwargs, natives.tolist())
         outputs: list[Tensor] = []
-        for first, last in self._chunks([t * h * w // merge**2 for t, h, w in grids]):
-            whole = super().embed_multimodal(**_part(kwargs, grids, first, last, merge))
-            for output, deletion, grid in zip(whole, own[first:last], grids[first:last], strict=True):
-                outputs.append(output if deletion is None else self._reduced(output, deletion, grid[2] // merge))
+        for first, last in self._chunks(natives.tolist()):
+            whole = super().embed_multimodal(**self.part(kwargs, first, last))
+            for output, deletion, width in zip(whole, own[first:last], columns[first:last], strict=True):
+                outputs.append(output if deletion is None else self._reduced(output, deletion, width))
         return tuple(outputs)
+
+    def part(self, kwargs: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:
+        """The encoder's inputs of images ``first`` to ``last``, of all of them those that there are."""
+        raise NotImplementedError
+
+    def columns(self, kwargs: Mapping[str, Any], natives: list[int]) -> list[int]:
+        """The tokens in a row of each image, by which ``natives`` are numbered."""
+        raise NotImplementedError
+
+    def whole_positions(self, ids: list[int], features: list[Any]) -> tuple[Tensor, int]:
+        """[3, T] of a prompt with whole images, and where decoding goes on."""
+        raise NotImplementedError
+
+    def rotary(self, positions: Tensor) -> Tensor:
+        """What the language model takes of [3, T] positions."""
+        return positions
 
     def _chunks(self, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Runs of images that the encoder takes at once. The scheduler counts the tokens that stay, not these."""
@@ -90,28 +109,18 @@ class DeletionModel(Model):
     def get_mrope_input_positions(self, input_tokens: list[int], mm_features: list[Any]) -> tuple[Tensor, int]:
         """[3, N] with every token of a reduced image at the image's base, and where decoding goes on."""
         features = sorted(mm_features, key=lambda one: one.mm_position.offset)
-        images = [image for one in features if (image := self._image(one)) is not None]
-        whole: Tensor
+        self._media_ids.update(input_tokens[_first(one.mm_position)] for one in features)
+        images = [image for one in features if (image := _image(one)) is not None]
         if not images:
-            whole, delta = super().get_mrope_input_positions(input_tokens, mm_features)
-            return whole, delta
+            return self.whole_positions(input_tokens, mm_features)
         moved, ahead = [], 0
         for one in features:
-            image = self._image(one)
-            length = one.mm_position.length if image is None else image.native
-            span = replace(one.mm_position, offset=one.mm_position.offset + ahead, length=length)
-            moved.append(replace(one, mm_position=span))
-            ahead += length - one.mm_position.length
-        whole, delta = super().get_mrope_input_positions(unprune(input_tokens, images), moved)
+            image, span = _image(one), one.mm_position
+            more = 0 if image is None else image.native - image.kept
+            moved.append(replace(one, mm_position=replace(span, offset=span.offset + ahead, length=span.length + more)))
+            ahead += more
+        whole, delta = self.whole_positions(unprune(input_tokens, images), moved)
         return shrink(whole, images), delta + ahead
-
-    def _image(self, feature: Any) -> Reduced | None:
-        own = deletion_of(feature.data) if feature.modality == "image" else None
-        if own is None:
-            return None
-        merge = self.config.vision_config.spatial_merge_size
-        t, h, w = feature.data["image_grid_thw"].data.tolist()
-        return Reduced(feature.mm_position.offset, own.budget, t * h * w // merge**2)
 
     def recompute_mrope_positions(
         self, input_ids: Any, multimodal_embeddings: Sequence[Tensor], mrope_positions: Tensor, num_computed_tokens: int
@@ -120,7 +129,7 @@ class DeletionModel(Model):
         split = [without_places(one, self._width) for one in multimodal_embeddings]
         if any(where is not None for _, where in split):
             ids = torch.as_tensor(input_ids, device=mrope_positions.device)
-            media = (ids == self.config.image_token_id) | (ids == self.config.video_token_id)
+            media = torch.isin(ids, torch.tensor(sorted(self._media_ids), device=ids.device))
             items = [(len(output), where) for output, where in split]
             mrope_positions = place(mrope_positions, media, num_computed_tokens, items)
         # Text comes last and has the greatest position, also after an image that lost its lowest rows.
@@ -153,7 +162,7 @@ class DeletionModel(Model):
             columns, where = (one.to(positions.device) for one in self._pending)
             positions[1:, columns] = positions[0, columns] + where.to(positions.dtype)
             self._pending = None
-        return super().forward(input_ids, positions, intermediate_tensors, inputs_embeds, **options)
+        return super().forward(input_ids, self.rotary(positions), intermediate_tensors, inputs_embeds, **options)
 
     @property
     def _width(self) -> int:
@@ -164,22 +173,20 @@ class DeletionModel(Model):
 def check_configuration(config: Any) -> None:
     """Refuse the settings of a server under which positions would be wrong."""
     if config.parallel_config.pipeline_parallel_size > 1:
-        raise ValueError(f"stakes deletes tokens on the first pipeline stage only; serve without stages, {_OFF}")
+        raise ValueError(f"stakes deletes tokens on the first pipeline stage only; serve without stages, {OFF}")
     if config.speculative_config is not None:
-        raise ValueError(f"stakes deletes no tokens under speculative decoding; serve without it, {_OFF}")
+        raise ValueError(f"stakes deletes no tokens under speculative decoding; serve without it, {OFF}")
     if config.model_config.get_multimodal_config().video_pruning_rate:
-        raise ValueError(f"stakes cannot delete beside --video-pruning-rate; leave it out, {_OFF}")
+        raise ValueError(f"stakes cannot delete beside --video-pruning-rate; leave it out, {OFF}")
 
 
-def _part(
-    kwargs: Mapping[str, Any], grids: Sequence[Sequence[int]], first: int, last: int, merge: int
-) -> dict[str, Any]:
-    """The encoder's inputs of images ``first`` to ``last``, of all of them those that there are."""
-    sizes = [t * h * w for t, h, w in grids]
-    start, end = sum(sizes[:first]), sum(sizes[:last])
-    part = dict(kwargs)
-    part["image_grid_thw"] = kwargs["image_grid_thw"][first:last]
-    for name, group in (("pixel_values", 1), ("image_embeds", merge**2)):
-        if kwargs.get(name) is not None:
-            part[name] = kwargs[name][start // group : end // group]
-    return part
+def _first(span: Any) -> int:
+    """The column of a placeholder's first media token; text may stand before it."""
+    return int(span.offset + (0 if span.is_embed is None else int(span.is_embed.int().argmax())))
+
+
+def _image(feature: Any) -> Reduced | None:
+    own = deletion_of(feature.data) if feature.modality == "image" else None
+    if own is None:
+        return None
+    return Reduced(_first(feature.mm_position), own.budget, int(feature.data[NATIVE].data))

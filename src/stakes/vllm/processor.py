@@ -8,12 +8,22 @@ from typing import Any
 
 import torch
 from vllm.multimodal.inputs import MultiModalFieldConfig
-from vllm.multimodal.processing import BaseMultiModalProcessor
+from vllm.multimodal.processing import BaseMultiModalProcessor, PromptUpdateDetails
 
 from stakes.errors import BadInput, StakesError
-from stakes.vllm.budgets import BUDGET, PREFIX, SELECTOR, Deletion, only, read_deletions, unpacked, without_deletions
+from stakes.vllm.budgets import (
+    BUDGET,
+    NATIVE,
+    PREFIX,
+    SELECTOR,
+    Deletion,
+    only,
+    read_deletions,
+    unpacked,
+    without_deletions,
+)
 
-_FIELDS = (BUDGET, SELECTOR)
+_FIELDS = (BUDGET, SELECTOR, NATIVE)
 _MOST = 200_000  # more images than vLLM's cache of 4 GiB holds
 
 
@@ -32,12 +42,25 @@ class DeletionProcessor(BaseMultiModalProcessor):
 
         Before a cache holds the images: it would believe that the worker has got those of a request that was refused.
         """
-        if any(self._deletions(inputs)) and inputs.prompt[-1] == self.info.get_hf_config().image_token_id:
+        image = getattr(self.info.get_hf_config(), "image_token_id", None)  # None: an image has an end
+        if any(self._deletions(inputs)) and inputs.prompt[-1] == image:
             raise ValueError(f"a prompt with a {BUDGET} must not end in an image; put text after it")
         made = super().apply(inputs, timing_ctx)
         keys = made["mm_hashes"].get("image", ())
         self._check_ahead(made["mm_hashes"], keys, made["mm_kwargs"].get("image", ()))  # where no cache is used
         return made
+
+    def natives(self, items: Any, made: Any) -> list[int]:
+        """The tokens of each image without a budget; ``made``: what the family's processor made of the images."""
+        raise NotImplementedError
+
+    def ahead(self, item: Any, budget: int) -> int:
+        """By how many positions an image exceeds its budget."""
+        raise NotImplementedError
+
+    def room(self) -> int:
+        """By how many positions a prompt may run ahead of its tokens, so that the rotary embedding has all of them."""
+        return int(self.info.ctx.model_config.max_model_len)
 
     def _deletions(self, inputs: Any) -> list[Deletion | None]:
         return _read(inputs.hf_processor_mm_kwargs, _images(inputs.mm_data_items))
@@ -63,6 +86,7 @@ class DeletionProcessor(BaseMultiModalProcessor):
         made = super()._apply_hf_processor_main(mm_items, without_deletions(hf_kwargs))
         if any(deletions):
             made[BUDGET] = torch.tensor([own.budget if own else 0 for own in deletions])
+            made[NATIVE] = torch.tensor(self.natives(mm_items, made))
             made[SELECTOR] = [torch.tensor(list(own.packed() if own else b""), dtype=torch.uint8) for own in deletions]
         return made
 
@@ -73,23 +97,17 @@ class DeletionProcessor(BaseMultiModalProcessor):
         return super()._merge_mm_kwargs(cache, mm_hashes, mm_is_cached, *given, **options)
 
     def _check_ahead(self, hashes: Any, new: Sequence[str], items: Sequence[Any]) -> None:
-        """Refuse a prompt whose positions the rotary embedding might not have; ``items``: the images ``new``.
-
-        It has at least twice the model's length. An image whose side is longer than its budget takes more positions
-        than tokens.
-        """
-        merge = self.info.get_hf_config().vision_config.spatial_merge_size
+        """Refuse a prompt whose positions the rotary embedding might not have; ``items``: the images ``new``."""
         for key, item in zip(new, items, strict=True):
             if (own := deletion_of(item)) is not None:
-                side = max(item["image_grid_thw"].data[1:].tolist()) // merge
-                self._ahead[key] = max(0, side - own.budget)
+                self._ahead[key] = self.ahead(item, own.budget)
         while len(self._ahead) > _MOST:
             self._ahead.pop(next(iter(self._ahead)), None)
         ahead = sum(self._ahead.get(key, 0) for key in hashes.get("image", ()))
-        if ahead > (most := self.info.ctx.model_config.max_model_len):
+        if ahead > (most := self.room()):
             raise ValueError(
-                f"the positions of this prompt would run {ahead} beyond its tokens, more than the model's {most}; give "
-                "larger budgets, or fewer images"
+                f"the positions of this prompt would run {ahead} beyond its tokens, and this server has room for "
+                f"{most}; give larger budgets, fewer images, or the server another --max-model-len"
             )
 
     def _get_mm_fields_config(self, hf_inputs: Any, hf_processor_mm_kwargs: Mapping[str, object]) -> Any:
@@ -107,29 +125,24 @@ class DeletionProcessor(BaseMultiModalProcessor):
         whole = update.replacement
 
         def replacement(item: int) -> Any:
-            ids = whole(item)
-            own = deletion_of(out_mm_kwargs["image"][item])
+            found, made = whole(item), out_mm_kwargs["image"][item]
+            own = deletion_of(made)
             if own is None:
-                return ids
-            if own.budget > len(ids):
-                raise ValueError(f"a {BUDGET} of {own.budget} exceeds the {len(ids)} tokens of image {item + 1}")
-            return ids[: own.budget]
+                return found
+            details = found if isinstance(found, PromptUpdateDetails) else PromptUpdateDetails(full=found)
+            ids = torch.tensor(details.full)
+            media = (
+                torch.ones(len(ids), dtype=torch.bool) if details.is_embed is None else details.is_embed(details.full)
+            )
+            native = int(media.sum())
+            if native != int(made[NATIVE].data):
+                raise ValueError(f"image {item + 1} has {native} tokens and should have {int(made[NATIVE].data)}")
+            if own.budget > native:
+                raise ValueError(f"a {BUDGET} of {own.budget} exceeds the {native} tokens of image {item + 1}")
+            stays = ~media | (media.cumsum(0) <= own.budget)
+            return replace(details, full=ids[stays].tolist())
 
         return replace(update, replacement=replacement)
-
-
-class RefusingProcessor(BaseMultiModalProcessor):
-    """Mixed into the processor of a family whose kept tokens could not keep their positions."""
-
-    def apply(self, inputs: Any, timing_ctx: Any) -> Any:
-        """Refuse a budget by the family's name."""
-        if any(name.startswith(PREFIX) for name in inputs.hf_processor_mm_kwargs):
-            kind = self.info.get_hf_config().model_type
-            raise ValueError(
-                f"{kind} takes no {BUDGET}: vLLM numbers its tokens one after another, and kept tokens could not keep "
-                "their positions; give a policy of mechanism resolution"
-            )
-        return super().apply(inputs, timing_ctx)
 
 
 def deletion_of(item: Any) -> Deletion | None:

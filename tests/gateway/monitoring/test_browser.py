@@ -171,7 +171,9 @@ def test_a_narrow_window_does_not_scroll_sideways(browser: Any, front: Gateway) 
     one = Page(browser, front.address)
     one.page.set_viewport_size({"width": 360, "height": 700})
     one.wait("#status", "enforce")
+    one.wait("#tiers tbody tr:first-child", "high")
     assert one.page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert one.page.evaluate("[...document.querySelectorAll('.card')].every((c) => c.scrollWidth <= c.clientWidth)")
     one.context.close()
 
 

@@ -36,7 +36,7 @@ def read_settings(context: typer.Context, path: Path | None) -> Path | None:
     try:
         record = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"no settings can be read from {path} ({error})") from None
+        raise BadInput(f"no settings can be read from {path} ({error}); check the path") from None
     chosen = {}
     for name, value in record.items():
         option = known.get(_flag(name))

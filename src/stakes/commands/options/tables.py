@@ -1,6 +1,7 @@
 """The options of ``stakes data from-csv``, PDF pages as images, and what so many documents can show."""
 
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +34,12 @@ def read_fields(
     words = tier_words("--tier", list(tiers))
     names = tuple(dict.fromkeys(answers)) or tuple(words) or tuple(filter(None, [find_column(table, "answers")]))
     if not names:
+        fields = [name for name in table.columns if name != find_column(table, "image")]
+        if not fields:
+            raise BadInput(f"{table.path} has no column of answers beside its images; add one, such as total")
         raise BadInput(
-            f"which columns of {table.path} hold answers? Give --answer or --tier with one of "
-            f"{', '.join(table.columns)}"
+            f"which columns of {table.path} hold answers, of {', '.join(fields)}? Give each with what a mistake in it "
+            f"costs, such as --tier {shlex.quote(f'{fields[-1]}=20')}"
         )
     for name in names:
         table.need("--answer" if name in answers else "--tier", name)

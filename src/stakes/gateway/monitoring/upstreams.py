@@ -175,12 +175,13 @@ async def check_plugin(upstream: Upstream, question: dict[str, Any], actuator: A
     except NETWORK_ERRORS as error:
         return [UpstreamCheck(name, "unknown", f"the upstream did not answer ({type(error).__name__})")]
     reason = error_message(data) if status == 400 else ""
-    found, advice = "vLLM has no plugin of stakes", "pip install 'stakes[vllm]' where vLLM runs, and start it again"
-    if "takes no stakes_budget" in reason:
-        found, _, advice = reason.rpartition("; ")
-    elif "stakes_budget" in reason:
+    found, advice = (
+        "vLLM has no plugin of stakes, or none for this model",
+        "pip install 'stakes[vllm]' where vLLM runs, and start it again; docs/vllm.md lists the models",
+    )
+    if "stakes_budget" in reason:
         return [UpstreamCheck(name, "good", "vLLM has the plugin of stakes, for --actuator vllm-deletion")]
-    elif "mm_processor_kwargs" in reason:
+    if "mm_processor_kwargs" in reason:
         found, advice = "not known: this vLLM takes no mm_processor_kwargs", "start it with --trust-request-mm-kwargs"
     elif status != 200:
         return [UpstreamCheck(name, "unknown", f"not known: the upstream answered with status {status}")]

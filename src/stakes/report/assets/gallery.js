@@ -145,7 +145,7 @@ function drawQuestions() {
     && (!word || row.question.toLowerCase().includes(word)));
   body.replaceChildren(...rows.slice(0, SHOWN).map((row) => {
     const line = element("tr", undefined, row.differ.length ? "differ" : "");
-    line.append(element("td", row.question), element("td", row.tier), element("td", String(budgetsNow[row.tier] ?? "")),
+    line.append(element("td", row.question), element("td", String(row.times)), element("td", row.tier), element("td", String(budgetsNow[row.tier] ?? "")),
       element("td", row.probability === null ? "" : row.probability.toFixed(2)), element("td", row.why), element("td", row.differ.join("; ")));
     return line;
   }));

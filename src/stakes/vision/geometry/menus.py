@@ -4,7 +4,7 @@
 |---|---|---|
 | pixels | the image itself, resized | every family that resizing controls |
 | vllm | ``mm_processor_kwargs``, flat (vLLM: --trust-request-mm-kwargs) | InternVL, Idefics3, Gemma 4, Qwen-VL |
-| vllm-deletion | ``mm_processor_kwargs`` of the plugin ``stakes.vllm``: any budget | Qwen2.5-VL, Qwen3-VL |
+| vllm-deletion | ``mm_processor_kwargs`` of the plugin ``stakes.vllm``: any budget | those of ``DELETING`` |
 | lmdeploy | ``mm_processor_kwargs``, under ``image`` | as vllm |
 | detail | ``detail`` of each image: low, high, original; or Gemini's, where a proxy translates it | GPT, Gemini 3 |
 | gemini | ``media_resolution`` of each image | Gemini 3 |
@@ -29,7 +29,8 @@ from stakes.vision.geometry.patches import MENU, BudgetPatches, Fixed, Gemma4
 from stakes.vision.geometry.tiles import AspectTiles, DetailTiles, SplitTiles
 
 ActuatorName = Literal["pixels", "vllm", "vllm-deletion", "lmdeploy", "detail", "gemini"]
-DELETING = ("qwen2.5-vl", "qwen3-vl")  # what the plugin for vLLM deletes in
+# What the plugin for vLLM deletes in, and vLLM counts to the token: of an InternVL it counts the start and the end too.
+DELETING = ("qwen2.5-vl", "qwen3-vl", "llava-onevision")
 _GEMINI = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
 
 
@@ -78,7 +79,7 @@ def check_actuator(actuator: ActuatorName, name: str) -> None:
     known = family(name)
     if actuator == "vllm-deletion":
         if known.name not in DELETING:
-            raise BadInput(f"the actuator {actuator} works with {' and '.join(DELETING)}, not with {known.name}")
+            raise BadInput(f"the actuator {actuator} works with {', '.join(DELETING)}, not with {known.name}")
     elif actuator != "pixels":
         settings_of(actuator, name, 1)
     elif known.refusal is not None:

@@ -49,7 +49,7 @@ function show(s) {
   const observed = observing ? ` Observing: nothing was changed; ${tokens(Math.max(0, native - predicted))} could be saved.` : "";
   $("saved-note").textContent = native ? `${Math.round((100 * saved) / native)} % of ${tokens(native)} native tokens.${s.worth && saved ? ` Worth ${s.worth}.` : ""}${observed}` : "No image yet.";
   // While observing, the controller counts what enforcing would have spent: its numbers are labelled so.
-  $("mean-title").textContent = observing ? "Tokens an image, if enforced" : "Tokens an image, of the cap";
+  $("mean-title").textContent = observing ? "Tokens per image, if enforced, of the cap" : "Tokens per image, of the cap";
   $("chart-title").textContent = observing ? "Running mean against the cap, if enforced" : "Running mean against the cap";
   $("spent-title").textContent = observing ? "would spend / image" : "spent / image";
   const images = s.tiers.reduce((sum, tier) => sum + tier.images, 0);
@@ -57,7 +57,7 @@ function show(s) {
   const asked = unsure.map((tier) => ` ${tier.name}: ${tokens(tier.asked_again)} asked again, ${tokens(tier.flagged)} flagged for review.`);
   $("tiers-note").textContent = observing && images ? ` Observing: every image was forwarded unchanged, at ${(native / images).toFixed(1)} tokens on average.` : asked.join("");
   $("mean").textContent = controller.images ? `${controller.mean.toFixed(1)} of ${tokens(controller.mean_budget)}` : `– of ${tokens(controller.mean_budget)}`;
-  $("mean-note").textContent = `mean over ${tokens(controller.images)} images; ${tokens(controller.allowance)} tokens left to spend`;
+  $("mean-note").textContent = `mean over ${tokens(controller.images)} image${controller.images === 1 ? "" : "s"}; ${tokens(controller.allowance)} tokens left to spend`;
   const checked = (checks.agreed || 0) + (checks.differed || 0);
   $("agreed").textContent = checked ? `${Math.round((100 * (checks.agreed || 0)) / checked)} %` : "–";
   $("agreed-note").textContent = checked ? `${tokens(checks.agreed || 0)} of ${tokens(checked)} answers took the predicted tokens` : "the server has stated no image tokens";
@@ -166,7 +166,7 @@ function showChart(s) {
   if (points.length > 1) parts.push(svg("polyline", { class: "line", points: points.map(([n, mean]) => `${x(n)},${y(mean)}`).join(" ") }));
   if (points.length) parts.push(svg("circle", { class: "point", r: 4, cx: x(last), cy: y(points.at(-1)[1]) }));
   $("chart").replaceChildren(...parts);
-  $("chart-note").textContent = `Dashed: the policy's mean budget of ${tokens(cap)}. The mean may exceed it only by the burst.`;
+  $("chart-note").textContent = `Dashed: the policy's mean budget of ${tokens(cap)}. At first the mean may lie above it, as the gateway may spend some tokens ahead (its burst).`;
 }
 
 // ---- decisions -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
     python benchmarks/latency.py --out latency.json                  # one GPU, about nine minutes
     python benchmarks/latency.py --tiny --device cpu                 # tries the whole script on a CPU
+    python benchmarks/latency.py --only "blank patches"              # one part
 
 Qwen2.5-VL-7B's configuration with random bfloat16 weights, 16 new tokens, pages (synthetic, or those of ``--pages``)
 scaled to 756 x 1008 (972 tokens). ``ours`` is ``answer`` from PIL images to text, one call at a time: its ratio to the
@@ -27,6 +28,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import Bench
+from benchmarks.latency_blank import blank_patches
 from benchmarks.latency_encoder import encoder_by_kind
 from benchmarks.latency_floors import clocked, encoder
 
@@ -185,6 +187,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32, help="the larger of the two batches")
     parser.add_argument("--batches", type=int, default=10, help="of the steady state; default 10")
     parser.add_argument("--pages", type=Path, help="a folder of page images; default: synthetic pages")
+    parser.add_argument("--only", help='the part of this name and no other, such as "blank patches"')
     parser.add_argument("--tiny", action="store_true", help="a tiny model and pages, to try the script")
     options = parser.parse_args()
     options.budgets, options.page, options.tiers = BUDGETS, (27, 36), (576, 32)
@@ -202,6 +205,7 @@ def main() -> None:
     bench.part("deletion pays", lambda: deletion_pays(bench))
     bench.part("selectors", lambda: selectors(bench))
     bench.part("encoder by kind", lambda: encoder_by_kind(bench))
+    bench.part("blank patches", lambda: blank_patches(bench))
     bench.part("growth", lambda: growth(bench))
     print(json.dumps(bench.results, indent=1))
 

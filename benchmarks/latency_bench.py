@@ -86,6 +86,8 @@ class Bench:
 
     def part(self, name: str, work: Callable[[], Any]) -> None:
         """Run one part, unless time is up; what fails is noted and does not hide the others."""
+        if self.options.only not in (None, name):
+            return
         if self.left < 10:
             self.keep(name, {"skipped": "no time left"})
             return

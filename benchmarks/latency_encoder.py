@@ -61,8 +61,8 @@ Kind = tuple[Callable[[], Any], float, float]  # the work, its operations, and t
 
 def patches(model: Any, pages: Sequence[Any]) -> tuple[Tensor, list[tuple[int, int, int]]]:
     """As ``QwenVL.encode_many``: PIL images -> [P, C] on the device, and (t, h, w) of each."""
-    found: tuple[Tensor, list[tuple[int, int, int]]] = model.pack_patches(pages, [True] * len(pages))
-    return found
+    found = model.pack_patches(pages, [True] * len(pages))
+    return found.patches, found.grid
 
 
 def products(one: PackedEncoder, pixels: Tensor) -> dict[str, Kind]:

@@ -20,6 +20,7 @@ RATIO, FASTER = 1.5, 4.0  # to the floor; than stock, at batch 1 and 304 tokens
 TIERS_FULL, TIERS_STOCK = 1.8, 6.0  # two tiers against full resolution, ours and stock's
 SAVED = 0.8  # of what arithmetic predicts that deletion saves
 SELECTOR = {"1296": 0.05, "16000": 0.2}  # of the encoder's time, by tokens
+BLANK = 0.6  # of the encoder's time, where blank tokens are dropped before it
 STAGES = ("encoder", "selector", "prefill", "decode")
 WITH_HOST = {"1": 1.4, "32": 1.3}  # to the floor, in the steady state, by batch
 FASTEST = 775.9  # TFLOP/s of a large product on an H200, the most that any run measured: cold, in its first second
@@ -58,7 +59,9 @@ def tables(results: Results) -> dict[str, Any]:
     rates = {"TB/s, copy": results["rates"]["TB_per_s"], "TFLOP/s, product": results["rates"]["TFLOP_per_s"]}
     columns = ["batch", "budget", "mechanism", "tokens", *STAGES, "host", "ours", "floor", "ours / floor"]
     columns += ["without the host", "stock", "stock / ours without the host"]
+    blank = {"latency-blank": blank_patches(results["blank patches"])} if "blank patches" in results else {}
     return {
+        **blank,
         "latency-cells": {"columns": columns, "rows": cell_rows(results)},
         **({"latency-steady": steady(results)} if steady(results)["rows"] else {}),
         "latency-stages": stages(results),
@@ -134,6 +137,20 @@ def selectors(runs: Results) -> dict[str, Any]:
     return {"columns": ["tokens", "redundancy", "encoder", "its floor", "redundancy / encoder"], "rows": rows}
 
 
+def blank_patches(runs: Results) -> dict[str, Any]:
+    """The encoder with and without blank tokens, in an answer and alone at given shares of tokens."""
+    rows = []
+    for name, one in runs.items():
+        batch, read = name.removeprefix("batch "), f"{one['tokens_read']:.0f} of {one['native']:.0f}"
+        times = [one[selector]["encoder"] for selector in ("redundancy", "blank+redundancy")]
+        rows.append([batch, "in an answer", read, *map(ms, times), f"{one['encoder_ratio']:.2f}"])
+        whole = one["alone"]["1.0"]
+        for share, took in one["alone"].items():
+            if share != "1.0":
+                rows.append([batch, "alone", percent(float(share), 0), ms(whole), ms(took), f"{took / whole:.2f}"])
+    return {"columns": ["batch", "encoder", "tokens read", "all tokens", "those", "ratio"], "rows": rows}
+
+
 def encoder(runs: Results) -> dict[str, Any]:
     """What its kinds of work take, each replayed alone, and how fast that is."""
     rows = []
@@ -198,6 +215,10 @@ def bars(results: Results) -> list[list[str]]:
         share = results["selectors"][count]["selector_of_encoder"]
         bar = f"redundancy at {int(count):,} tokens: under {percent(most, 0)} of the encoder"
         rows.append([bar, percent(share), share < most])
+    if "blank patches" in results:
+        ratio = results["blank patches"]["batch 32"]["encoder_ratio"]
+        bar = "304 of 972 tokens, batch 32: the encoder without blank tokens takes at most 60 % of its time"
+        rows.append([bar, percent(ratio, 0), ratio <= BLANK])
     ratios = {name: ratio_at_most(cell, results["rates"]["TFLOP_per_s"]) for name, cell in all_.items()}
     worst = max(ratios, key=lambda name: ratios[name])
     bar = f"every cell, floors by the fastest product of any run ({FASTEST:.0f} TFLOP/s): at most 1.5 times"

@@ -61,7 +61,7 @@ def test_the_selector_example_is_registered_and_runs(tmp_path: Path, monkeypatch
 
     monkeypatch.chdir(tmp_path)
     found = blocks(read("docs/selectors.md"))
-    code, use, compare = [block.text for block in found if block.language == "python"]
+    code, use, without_blank, compare = [block.text for block in found if block.language == "python"]
     line = next(block.text for block in found if block.language == "text")
     name, (module, attribute) = next(iter(eval(f"{{{line}}}").items()))
     Path("edges_of_the_page.py").write_text(code)
@@ -75,8 +75,11 @@ def test_the_selector_example_is_registered_and_runs(tmp_path: Path, monkeypatch
         scene = made.Scene(features=made.torch.randn(50, 8, generator=made.torch.Generator().manual_seed(1)))
         assert len(getattr(made, attribute)().select(scene, budget).indices) == budget
     with redirect_stdout(StringIO()) as out:
-        exec(compile(use, "selectors.md", "exec"), {attribute: getattr(made, attribute)})
+        names = {attribute: getattr(made, attribute)}
+        exec(compile(use, "selectors.md", "exec"), names)
+        exec(compile(without_blank, "selectors.md", "exec"), names)
     assert out.getvalue().count("304 of") == 4
+    assert out.getvalue().count("tokens were encoded") == 1
     with pytest.raises(BadInput, match="no selector is called 'edges'"):
         selectors.make(name)
     table = MappingProxyType({**selectors.SELECTORS, name: (module, attribute)})

@@ -86,6 +86,7 @@ def test_a_vllm_that_lost_the_plugin_is_noticed(upstream: Upstream, http: httpx.
         ({}, "vllm-deletion", "calibrated by resolution"),
         (DELETION, "pixels", "serve it with --actuator vllm-deletion"),
         ({**DELETION, "selector": "fastv"}, "vllm-deletion", "--selector redundancy, divprune, random or saliency"),
+        ({**DELETION, "selector": "blank+divprune"}, "vllm-deletion", "calibrate without blank"),
         (
             {**DELETION, "family": "internvl"},
             "vllm-deletion",

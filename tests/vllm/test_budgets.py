@@ -75,6 +75,11 @@ def test_exactly_the_selectors_that_look_at_features_alone_are_offered() -> None
     assert selector_of("redundancy:seed=nearest") == make("redundancy:seed=nearest")
 
 
+def test_dropping_before_the_encoder_is_refused_by_name() -> None:
+    with pytest.raises(StakesError, match=r"blank\+redundancy drops tokens before the encoder.*name redundancy alone"):
+        selector_of("blank+redundancy")
+
+
 def test_the_project_declares_the_plugin_and_the_versions_that_it_was_tested_with() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["entry-points"]["vllm.general_plugins"] == {"stakes": "stakes.vllm:register"}

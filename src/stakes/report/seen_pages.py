@@ -104,6 +104,7 @@ def kept_masks(
     """
     import torch
 
+    from stakes.vision.deletion.blank import InkFilter
     from stakes.vision.selectors import make
     from stakes.vision.selectors.base import Scene, Selector
 
@@ -113,30 +114,32 @@ def kept_masks(
     with torch.inference_mode():
         words = model.processor.question_ids(sample.question).to(model.device)
         question = model.model.get_input_embeddings()(words)
-        encoded: dict[bool, Any] = {}  # encoding is the slow part: once for all selectors that need the same
+        encoded: dict[tuple[bool, InkFilter | None], Any] = {}  # the slow part: once for all that need the same
         for spec in selectors:
             selector = make(spec)
             if not isinstance(selector, Selector):
                 left_out.append(f"{spec} drops tokens inside the model, layer by layer, so there is no one set to draw")
                 continue
-            attention = selector.needs_encoder_attention
-            if attention not in encoded:
-                encoded[attention] = model.encode(image, exact=False, attention=attention)
-            seen = encoded[attention]
-            if seen.grid is None:
-                left_out.append(f"the tokens of {model.family} do not form one grid, so they are not drawn")
-                continue
-            count = len(seen.features)
-            if count != native:
-                raise BadInput(
-                    f"this model makes {count} tokens of the page of sample {sample.id!r}, and the run's model made "
-                    f"{native}; give the model that the run was made with"
-                )
-            merge = round((seen.grid[1] * seen.grid[2] / count) ** 0.5)
-            grid = (seen.grid[1] // merge, seen.grid[2] // merge)
-            scene = Scene(seen.features, question=question, sample=sample.id, received=seen.received, keys=seen.keys)
             for budget in budgets:
-                masks[budget][spec] = bits(selector.select(scene, budget).indices.tolist(), count)
+                ink = None if selector.blank is None else InkFilter(selector.blank, budget)
+                what = selector.needs_encoder_attention, ink
+                if what not in encoded:
+                    encoded[what] = model.encode(image, exact=False, attention=what[0], ink=ink)
+                seen = encoded[what]
+                if seen.grid is None:
+                    left_out.append(f"the tokens of {model.family} do not form one grid, so they are not drawn")
+                    break
+                if seen.count != native:
+                    raise BadInput(
+                        f"this model makes {seen.count} tokens of the page of sample {sample.id!r}, and the run's "
+                        f"model made {native}; give the model that the run was made with"
+                    )
+                merge = round((seen.grid[1] * seen.grid[2] / native) ** 0.5)
+                grid = (seen.grid[1] // merge, seen.grid[2] // merge)
+                scene = Scene(seen.features, question, sample.id, seen.received, seen.keys, seen.rankings)
+                chosen = selector.select(scene, budget).indices
+                kept = chosen if seen.indices is None else seen.indices[chosen]
+                masks[budget][spec] = bits(kept.tolist(), native)
     return grid, masks, left_out
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from stakes import plugins
 from stakes.errors import BadInput
 from stakes.vision.geometry import whole_number
-from stakes.vision.selectors import GROUP, IMAGE_ONLY, SELECTORS, make, split
+from stakes.vision.selectors import GROUP, IMAGE_ONLY, SELECTORS, blank_stage, make, split
 from stakes.vision.selectors.base import Selector
 
 PREFIX = "stakes_"
@@ -94,6 +94,8 @@ def selector_of(spec: str) -> Selector:
     """
     name, _ = split(spec)
     own = name in IMAGE_ONLY
+    if blank_stage(spec)[0] is not None:
+        raise BadInput(f"{spec} drops tokens before the encoder, which is vLLM's own here; name {name} alone")
     if plugins.is_code(name):
         raise BadInput(f"a request cannot name code ({name}); install it as an entry point of {GROUP}")
     if name in SELECTORS and not own:

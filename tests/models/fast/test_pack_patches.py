@@ -30,7 +30,7 @@ def test_packed_patches_equal_those_of_each_page_bit_for_bit(sizes: list[tuple[i
     pages = [picture(*size, seed=i) for i, size in enumerate(sizes)]
     alone = [one._pixels(page, False, (150, 120) not in sizes) for page in pages]  # two frames where one page has two
     given_pixels = [np.asarray(page) for page in pages] if given else ()
-    patches, grid = one.pack_patches(pages, [False] * len(pages), given_pixels)
+    patches, grid, _ = one.pack_patches(pages, [False] * len(pages), given_pixels)
     assert grid == [shape for _, shape in alone]
     assert torch.equal(patches, torch.cat([values for values, _ in alone]))
 
@@ -50,7 +50,7 @@ def test_given_pixels_are_used() -> None:
     black = np.zeros((84, 112, 3), np.uint8)
     table = one.processor.patch_table
     assert table is not None
-    patches, _ = one.pack_patches([page], [False], [black])
+    patches = one.pack_patches([page], [False], [black]).patches
     assert torch.equal(patches, table.patchify_stack(torch.from_numpy(black)[None]))
     assert not torch.equal(patches, one.pack_patches([page], [False])[0])
 

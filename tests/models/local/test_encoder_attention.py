@@ -9,6 +9,8 @@ import pytest
 import torch
 from tests.models.tiny import FAMILIES, picture, tiny
 
+from stakes.models.fast.vision_encoder import windows_by_size
+
 
 @pytest.mark.parametrize("size", [(150, 120), (260, 130)])
 @torch.inference_mode()
@@ -28,7 +30,7 @@ def test_qwen2_5_reading_order_undoes_the_window_order(size: tuple[int, int]) ->
     sines = caught["position_embeddings"][1].view(rows * columns, 4, -1)[:, 0]  # the group's upper left patch
     inverse = model.model.model.visual.rotary_pos_emb.inv_freq
     half = len(inverse)
-    read = sines[model._reading_order(encoded.grid)]
+    read = sines[windows_by_size(model.model.model.visual, [encoded.grid])["window_index"].argsort()]
     where = torch.arange(rows * columns)
     expected = torch.cat(
         (torch.sin(2 * (where // columns)[:, None] * inverse), torch.sin(2 * (where % columns)[:, None] * inverse)), 1
@@ -69,7 +71,9 @@ def test_attention_received_equals_the_weights_of_an_eager_encoder(
             encoded.features[(encoded.features == model.model.model.image_newline).all(1)]
         )
     else:
-        back = model._reading_order(encoded.grid)
-        torch.testing.assert_close(encoded.received, received[back], atol=1e-6, rtol=1e-4)
+        order = windows_by_size(model.model.model.visual, [encoded.grid]).get(
+            "window_index", torch.arange(len(received))
+        )
+        torch.testing.assert_close(encoded.received, received[order.argsort()], atol=1e-6, rtol=1e-4)
         torch.testing.assert_close(encoded.received.sum() * merge, torch.tensor(1.0))
     assert encoded.keys.shape[0] == len(encoded.features)

@@ -173,9 +173,9 @@ def test_pages_are_encoded_once_however_small_the_cache(monkeypatch: pytest.Monk
     seen: list[Any] = []
     real = type(model).encode_many
 
-    def spy(self: Any, images: Any, *more: Any) -> Any:
+    def spy(self: Any, images: Any, *more: Any, **named: Any) -> Any:
         seen.extend(images)
-        return real(self, images, *more)
+        return real(self, images, *more, **named)
 
     monkeypatch.setattr(type(model), "encode_many", spy)
     monkeypatch.setattr(ahead_module, "chunks_by_area", lambda images: chunks_by_area(images, 2 * 150 * 120))

@@ -21,7 +21,7 @@ from stakes.models.base import CONFIDENCE, DEFAULT_SELECTOR
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import ActuatorName, check_actuator, choose_setting, highest_level, menu, settings_of
-from stakes.vision.selectors import IMAGE_ONLY, SELECTORS, split
+from stakes.vision.selectors import IMAGE_ONLY, SELECTORS, blank_stage, split
 
 
 def check_servable(policy: Policy, settings: Settings) -> None:
@@ -72,6 +72,11 @@ def _check_mechanism(policy: Policy, actuator: ActuatorName) -> None:
         raise BadInput(
             f"this policy is for {policy.mechanism}, which works inside a model; serve it with --actuator "
             "vllm-deletion in front of a vLLM with the plugin of stakes, or calibrate one with --mechanism resolution"
+        )
+    if blank_stage(selector_of(policy))[0] is not None:
+        raise BadInput(
+            f"this policy's selector {policy.selector} drops tokens before the encoder, which is vLLM's own; calibrate "
+            "without blank+"
         )
     if (name := split(selector_of(policy))[0]) in SELECTORS and name not in IMAGE_ONLY:
         raise BadInput(

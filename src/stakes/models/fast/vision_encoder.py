@@ -125,6 +125,68 @@ def windows_by_size(visual: Any, grid: Sequence[Sequence[int]]) -> dict[str, Ten
     return {"window_index": torch.cat(windows), "cu_window_seqlens": ends.int()}
 
 
+def keep_arguments(visual: Any, shape: tuple[int, int, int], kept: Tensor) -> dict[str, Tensor]:
+    """Arguments with which the stock encoder reads [m] merged tokens of an image as if their places were unchanged.
+
+    The encoder is given the patches of those tokens alone; what it would derive from the image's size is passed.
+    """
+    from transformers import vision_utils
+
+    merge, size = visual.spatial_merge_size, torch.tensor([shape])
+    patches = (kept[:, None] * merge**2 + torch.arange(merge**2)).flatten()
+    arguments = {
+        "position_ids": vision_utils.get_vision_position_ids(size, merge)[patches],
+        "cu_seqlens": torch.tensor([0, len(patches)], dtype=torch.int32),
+    }
+    if getattr(visual.config, "fullatt_block_indexes", None) is not None:
+        order, lengths = keep_windows(window_indices(visual, [shape]), kept)
+        ends = torch.tensor([0, *lengths]).cumsum(0) * merge**2
+        arguments |= {"window_index": order, "cu_window_seqlens": ends.int()}
+    if hasattr(visual, "num_grid_per_side"):  # Qwen3-VL: learned positions, interpolated to the image's size
+        names = ("interp_indices", "interp_weights")
+        found = vision_utils.get_vision_interpolation_indices_and_weights(
+            size,
+            visual.num_grid_per_side,
+            mode=visual.interpolation_mode,
+            align_corners=visual.interpolation_align_corners,
+            spatial_merge_size=merge,
+        )
+        arguments |= {name: one[patches] for name, one in zip(names, found, strict=True)}
+    return arguments
+
+
+def keep_windows(windows: Sequence[Tensor], kept: Tensor) -> tuple[Tensor, list[int]]:
+    """The windows of [m] sorted tokens: [m] which of them comes next, and how many each window has; no empty ones.
+
+    Windows of one size are neighbors, the largest first.
+    """
+    tokens = torch.cat(list(windows))
+    owners = torch.repeat_interleave(torch.arange(len(windows)), torch.tensor([len(one) for one in windows]))
+    places = torch.full((len(tokens),), -1)
+    places[kept] = torch.arange(len(kept))
+    places = places[tokens]
+    owners, places = owners[places >= 0], places[places >= 0]
+    lengths = torch.bincount(owners, minlength=len(windows))
+    rank = torch.argsort(torch.argsort(lengths, descending=True, stable=True))
+    order = places[torch.argsort(rank[owners], stable=True)]
+    return order, sorted((n for n in lengths.tolist() if n), reverse=True)
+
+
+def accepts_kept_tokens(visual: Any) -> bool:
+    """Whether this version of transformers lets the caller pass what the encoder derives from an image's size."""
+    try:
+        from transformers import vision_utils as made
+    except ImportError:
+        return False
+    names = ["get_vision_position_ids", "get_vision_cu_seqlens"]
+    if hasattr(visual, "pos_embed"):
+        names.append("get_vision_interpolation_indices_and_weights")
+        if not hasattr(visual, "interpolation_mode"):
+            return False
+    found = [getattr(made, name, None) for name in names]
+    return _accepts_window_order() and all(one and "kwargs" in inspect.signature(one).parameters for one in found)
+
+
 def _accepts_window_order() -> bool:
     """Whether this version of transformers lets the caller choose the order of windows."""
     try:

@@ -21,7 +21,8 @@ from stakes.models.fast import torch_ops
 from stakes.models.fast.cuda_graphs import CudaGraphs
 from stakes.models.fast.layers import is_silu
 from stakes.models.fast.torch_ops import Segments
-from stakes.models.fast.vision_encoder import accepts_one_frame, embed_patches, window_indices
+from stakes.models.fast.vision_encoder import accepts_one_frame, embed_patches, keep_windows, window_indices
+from stakes.vision.deletion.exact import upload
 
 MLP_MULTIPLE = 64
 MAX_CAPTURED_PATCHES = 1 << 14  # more keep the GPU busy without being captured
@@ -32,8 +33,9 @@ Grid = Sequence[tuple[int, int, int]]
 class EncoderLayout:
     """What a set of image sizes determines: P patches in N merged tokens.
 
-    ``order``: [N] which merged token comes next, windows one after another; ``back``: its inverse. ``cos``, ``sin``:
-    [P, h], in that order. ``windows``, ``images``: the segments of window attention and of full attention.
+    ``order``: [N] which merged token comes next, windows one after another; ``back``: [N] where each is after that, in
+    reading order. ``cos``, ``sin``: [P, h], in that order. ``windows``, ``images``: the segments of window attention
+    and of full attention. ``tokens``: those of the whole images, of which ``order`` may leave some out.
     """
 
     order: Tensor
@@ -42,6 +44,7 @@ class EncoderLayout:
     sin: Tensor
     windows: Segments
     images: Segments
+    tokens: int
 
 
 @dataclass
@@ -64,8 +67,14 @@ class PackedEncoder:
         blocks = getattr(visual, "fullatt_block_indexes", None) is not None and accepts_one_frame(visual)
         return blocks and all(is_silu(block.mlp.act_fn) for block in visual.blocks)
 
-    def __call__(self, pixels: Tensor, grid: Grid) -> Tensor:
-        """[P, C] patches of images of these (t, h, w), one frame or two -> [N, D] merged features, reading order."""
+    def __call__(self, pixels: Tensor, grid: Grid, kept: Sequence[Tensor | None] = ()) -> Tensor:
+        """[P, C] patches of images of these (t, h, w), one frame or two -> [N, D] merged features, reading order.
+
+        ``kept``: by image the [m] sorted tokens to encode, None for all. Such a layout hardly recurs, so that its pass
+        is not captured.
+        """
+        if any(one is not None for one in kept):
+            return self._encode(pixels, self.layout(grid, kept))
         varlen = self.ops.supports_varlen(self.visual.merger.ln_q.weight.dtype, pixels.device)
         if len(pixels) > MAX_CAPTURED_PATCHES or not varlen:
             return self._encode(pixels, self.layout(grid))
@@ -80,18 +89,24 @@ class PackedEncoder:
         features: Tensor = self.graphs(name, lambda: self._encode(buffer, layout))
         return features.clone()  # the next graph may use its memory
 
-    def layout(self, grid: Grid) -> EncoderLayout:
-        """The layout of images of these (t, h, w)."""
+    def layout(self, grid: Grid, kept: Sequence[Tensor | None] = ()) -> EncoderLayout:
+        """The layout of images of these (t, h, w), of which the encoder may read some tokens only."""
         for shape in grid:
             if shape not in self._layouts:
                 self._layouts[shape] = image_layout(self.visual, shape, self.graphs.device)
-        return concatenate([self._layouts[shape] for shape in grid])
+        whole = [self._layouts[shape] for shape in grid]
+        some = kept or [None] * len(grid)
+        return concatenate(
+            [
+                one if tokens is None else keep_layout(self.visual, shape, one, tokens)
+                for one, shape, tokens in zip(whole, grid, some, strict=True)
+            ]
+        )
 
     def _encode(self, pixels: Tensor, layout: EncoderLayout) -> Tensor:
         visual, ops = self.visual, self.ops
         unit = visual.spatial_merge_size**2
-        x = embed_patches(visual.patch_embed, pixels)
-        x = x.view(-1, unit, x.shape[-1])[layout.order].flatten(0, 1)
+        x = embed_patches(visual.patch_embed, pixels.view(-1, unit, pixels.shape[-1])[layout.order].flatten(0, 1))
         more: Tensor | None = None
         for index, (block, (gate_up, bias, down, down_bias)) in enumerate(zip(visual.blocks, self.mlps, strict=True)):
             attn, first, second = block.attn, block.norm1, block.norm2
@@ -125,7 +140,19 @@ def image_layout(visual: Any, shape: tuple[int, int, int], device: torch.device)
     )
     window_segments = Segments.of([len(window) * merge**2 for window in windows], device)
     image_segments = Segments.of([rows * columns] * frames, device)
-    return EncoderLayout(order.to(device), order.argsort().to(device), cos, sin, window_segments, image_segments)
+    back = order.argsort().to(device)
+    return EncoderLayout(order.to(device), back, cos, sin, window_segments, image_segments, len(order))
+
+
+def keep_layout(visual: Any, shape: tuple[int, int, int], whole: EncoderLayout, kept: Tensor) -> EncoderLayout:
+    """The layout of one still image of which the encoder reads [m] sorted tokens; windows and angles stay theirs."""
+    merge, device = visual.spatial_merge_size, whole.order.device
+    order, lengths = keep_windows(window_indices(visual, [shape]), kept)
+    order, back = upload(torch.stack((kept[order], order.argsort())), device)
+    rows = whole.back[order]
+    cos, sin = (x.view(whole.tokens, merge**2, -1)[rows].flatten(0, 1) for x in (whole.cos, whole.sin))
+    windows = Segments.of([merge**2 * length for length in lengths], device)
+    return EncoderLayout(order, back, cos, sin, windows, Segments.of([len(rows) * merge**2], device), whole.tokens)
 
 
 def concatenate(layouts: Sequence[EncoderLayout]) -> EncoderLayout:
@@ -133,9 +160,10 @@ def concatenate(layouts: Sequence[EncoderLayout]) -> EncoderLayout:
     if len(layouts) == 1:
         return layouts[0]
     device = layouts[0].order.device
-    starts = [0, *accumulate(len(one.order) for one in layouts)]
+    starts = {"order": accumulate((one.tokens for one in layouts), initial=0)}
+    starts["back"] = accumulate((len(one.order) for one in layouts), initial=0)
     orders, backs = (
-        torch.cat([getattr(one, name) + start for one, start in zip(layouts, starts, strict=False)])
+        torch.cat([getattr(one, name) + start for one, start in zip(layouts, starts[name], strict=False)])
         for name in ("order", "back")
     )
     cos, sin = (torch.cat([getattr(one, name) for one in layouts]) for name in ("cos", "sin"))
@@ -143,7 +171,7 @@ def concatenate(layouts: Sequence[EncoderLayout]) -> EncoderLayout:
         Segments.of([length for one in layouts for length in getattr(one, name).lengths], device)
         for name in ("windows", "images")
     )
-    return EncoderLayout(orders, backs, cos, sin, windows, images)
+    return EncoderLayout(orders, backs, cos, sin, windows, images, sum(one.tokens for one in layouts))
 
 
 def _patch_positions(rows: int, columns: int, merge: int) -> Tensor:

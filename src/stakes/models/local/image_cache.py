@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from stakes.models.base import Request
+from stakes.vision.deletion.blank import InkFilter, Kept
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import Fitted, fit
 
@@ -28,7 +29,8 @@ class Encoded:
     ``features``: [N, D]. ``grid``: (t, h, w) patches for M-RoPE families. ``deepstack``: per level [N, D].
     ``received``, ``keys``: [N], [N, h] encoder attention, only where a selector needs it. ``text``: what stands for the
     image in a prompt, where the processor writes more than N placeholders; ``markers``: tokens of it that count beside
-    the features. ``rankings``: by selector.
+    the features. ``kept``: of an image whose blank tokens were dropped before the encoder, what it read; N is then the
+    number of those, and ``native`` that of the whole image. ``rankings``: by selector.
     """
 
     features: Tensor
@@ -38,12 +40,24 @@ class Encoded:
     keys: Tensor | None = None
     text: str = ""
     markers: int = 0
+    kept: Kept | None = None
+    whole: int | None = None
     rankings: dict[Any, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def tokens(self) -> int:
-        """What counts for the image: features and markers."""
+        """What the encoder made of the image: features and markers."""
         return len(self.features) + self.markers
+
+    @property
+    def count(self) -> int:
+        """Features of the whole image, those of dropped tokens included."""
+        return len(self.features) if self.whole is None else self.whole
+
+    @property
+    def indices(self) -> Tensor | None:
+        """[N] which tokens of the whole image the features are; None: all."""
+        return None if self.kept is None else self.kept.tokens
 
     @property
     def bytes(self) -> int:
@@ -58,16 +72,30 @@ class EncodedCache:
     limit: int = 1 << 30
     _images: OrderedDict[Hashable, Encoded] = field(default_factory=OrderedDict, repr=False)
 
-    def get(self, key: Hashable, *, attention: bool) -> Encoded | None:
-        """The image, if it is here, and with the encoder attention if that is needed."""
+    def get(self, key: Hashable, *, attention: bool, ink: InkFilter | None = None) -> Encoded | None:
+        """The image, if it is here, and with the encoder attention if that is needed; ``ink``: without blank tokens.
+
+        All budgets up to the number of tokens with ink share those tokens; a larger budget has a set of its own.
+        """
+        if ink is not None:
+            whole = self._images.get(key)
+            if whole is None or len(whole.features) > ink.budget:
+                with_ink = self._images.get((key, ink.tolerance))
+                shared = with_ink is not None and with_ink.kept is not None and ink.budget <= with_ink.kept.ink
+                key = (key, ink.tolerance) if shared else (key, ink)
         image = self._images.get(key)
         if image is None or (attention and image.received is None):
             return None
         self._images.move_to_end(key)
         return image
 
-    def put(self, key: Hashable, encoded: Encoded) -> None:
+    def put(self, key: Hashable, encoded: Encoded, ink: InkFilter | None = None) -> None:
         """Keep the image, and drop the oldest until all fit."""
+        if ink is not None and encoded.kept is not None:
+            if ink.budget <= encoded.kept.ink:
+                key = (key, ink.tolerance)
+            elif encoded.indices is not None:
+                key = (key, ink)
         self._images[key] = encoded
         self._images.move_to_end(key)
         while len(self._images) > 1 and sum(image.bytes for image in self._images.values()) > self.limit:
@@ -167,16 +195,18 @@ class ImagesAhead:
         return _open(request, family)
 
 
-def chunks_by_area(images: list[OpenedImage], limit: int = 32 << 20) -> Iterator[list[OpenedImage]]:
+def chunks_by_area(
+    images: list[tuple[OpenedImage, InkFilter | None]], limit: int = 32 << 20
+) -> Iterator[list[tuple[OpenedImage, InkFilter | None]]]:
     """Images that are encoded together: up to ``limit`` pixels, or one larger image."""
-    chunk: list[OpenedImage] = []
+    chunk: list[tuple[OpenedImage, InkFilter | None]] = []
     area = 0
-    for opened in images:
+    for opened, ink in images:
         size = opened.image.width * opened.image.height
         if chunk and area + size > limit:
             yield chunk
             chunk, area = [], 0
-        chunk.append(opened)
+        chunk.append((opened, ink))
         area += size
     if chunk:
         yield chunk

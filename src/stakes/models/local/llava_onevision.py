@@ -8,6 +8,7 @@ from torch import Tensor
 
 from stakes.models.local.image_cache import Encoded
 from stakes.models.local.vlm import LocalVLM, captured_inputs
+from stakes.vision.deletion.blank import InkFilter
 from stakes.vision.geometry import families
 from stakes.vision.geometry.tiles import AnyRes
 from stakes.vision.selectors.attention import attention_received
@@ -27,7 +28,7 @@ class LlavaOneVision(LocalVLM):
         formula = AnyRes(tile, tile // patch, max(map(max, config.image_grid_pinpoints)) // tile, cap)
         self.family = next((name for name, one in families().items() if one.formula == formula), self.family)
 
-    def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:  # noqa: ARG002
+    def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:  # noqa: ARG002
         """Projected features in the order of the prompt: base view, then tile rows with newlines."""
         inputs = self.processor.images(images=[image], return_tensors="pt")
         pixels = inputs["pixel_values"].to(self.device, self.model.model.vision_tower.dtype)

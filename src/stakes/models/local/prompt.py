@@ -10,11 +10,11 @@ from torch import Tensor
 
 from stakes.errors import BadInput, LedgerBreach
 from stakes.models.base import Request
-from stakes.models.local.ahead import needs_attention, selector_of
+from stakes.models.local.ahead import encode_once, selector_of
 from stakes.models.local.attention import attention_rule
 from stakes.models.local.image_cache import Encoded, OpenedImages, open_once
 from stakes.models.local.prefix import selection_key
-from stakes.models.local.resources import Clock, explain_out_of_memory, image_that_fits
+from stakes.models.local.resources import Clock
 from stakes.vision.deletion.exact import PromptTensors, Selection, splice, upload, zero_mask
 from stakes.vision.selectors.base import Scene, check_budget
 from stakes.vision.selectors.layers import LayerSelector
@@ -55,9 +55,10 @@ class Job:
 
 @dataclass
 class ImagePart:
-    """One image of a prompt: N features, of which ``selection`` keeps some; ``key``: equal where what is kept is.
+    """One image of a prompt: M features, of which ``selection`` keeps some; ``key``: equal where what is kept is.
 
-    ``native``, ``realised``: its tokens before and after, markers included.
+    The features are of all N tokens of the image, or of those that the encoder read. ``native``, ``realised``: its
+    tokens before and after, markers included.
     """
 
     native: int
@@ -70,20 +71,25 @@ class ImagePart:
 
     @property
     def count(self) -> int:
-        """N, the features that the encoder emitted."""
-        return len(self.encoded.features)
+        """N, the tokens of the whole image, one placeholder each."""
+        return self.encoded.count
+
+    @property
+    def rows(self) -> Tensor:
+        """[k] which of the M features the selection keeps, on the host."""
+        return torch.arange(len(self.encoded.features)) if self.selection is None else self.selection.indices.cpu()
 
     @property
     def kept(self) -> Tensor:
-        """[k] indices of the features that the selection keeps, on the host."""
-        return torch.arange(self.count) if self.selection is None else self.selection.indices.cpu()
+        """[k] which of the N tokens those are."""
+        return self.rows if self.encoded.indices is None else self.encoded.indices[self.rows]
 
-    def shown(self, values: Tensor, indices: Tensor) -> Tensor:
-        """[N, D] -> [k, D]: the rows at these indices, or the merged ones."""
+    def shown(self, values: Tensor, rows: Tensor) -> Tensor:
+        """[M, D] -> [k, D]: these rows, or the merged ones."""
         merged = self.selection is not None and self.selection.merge is not None
-        if len(indices) == self.count and not merged:
+        if len(rows) == len(values) and not merged:
             return values
-        return self.selection.apply(values) if merged and self.selection is not None else values[indices]
+        return self.selection.apply(values) if merged and self.selection is not None else values[rows]
 
 
 @dataclass
@@ -100,10 +106,10 @@ class Draft:
         return self.job.ids[~self.visual]
 
     @property
-    def indices(self) -> list[Tensor]:
-        """By image, [k] indices of its features in the prompt, on the host."""
+    def rows(self) -> list[Tensor]:
+        """By image, [k] which of its features are in the prompt, on the host."""
         whole = self.job.request.mechanism == "zero-mask"
-        return [torch.arange(one.count) if whole else one.kept for one in self.parts]
+        return [torch.arange(one.count) if whole else one.rows for one in self.parts]
 
 
 def prepare(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) -> list[Job]:
@@ -169,10 +175,10 @@ def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Imag
     """One image of a request, encoded, with the tokens that are kept."""
     clock = Clock(vlm.device)
     with clock("host", wait=False):
-        fitted, image, key, _ = open_once(request, vlm.family, opened)
+        fitted, image, key, _ = found = open_once(request, vlm.family, opened)
     selector = selector_of(request)
-    encoded = _encode_once(vlm, image, key, selector, clock)
-    count, markers = len(encoded.features), encoded.markers
+    encoded = encode_once(vlm, found, request, clock)
+    count, markers = encoded.count, encoded.markers
     if fitted is not None and encoded.tokens != fitted.tokens:
         wanted = f"an image fitted to {fitted.tokens} tokens at {image.size}"
         raise LedgerBreach(f"{wanted} took {encoded.tokens} in {vlm.family}")
@@ -197,10 +203,11 @@ def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Imag
                 selection = selector.select(scene, budget)
             if selection.merge is not None and request.mechanism == "zero-mask":
                 raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
-            kept, realised = (request.mechanism, selection_key(selector, selection)), len(selection.indices)
+            read = None if encoded.indices is None else (selector.blank, len(encoded.features))  # says which they are
+            kept, realised = (request.mechanism, selection_key(selector, selection), read), len(selection.indices)
             if request.mechanism == "deletion" and realised != budget:
                 raise LedgerBreach(f"deletion left {realised} visual tokens for a budget of {budget}")
-    native = encoded.tokens if fitted is None else fitted.native
+    native = count + markers if fitted is None else fitted.native
     return ImagePart(native, encoded, selection, inside, realised + markers, (key, kept), clock.spent)
 
 
@@ -211,18 +218,6 @@ def _feature_budget(budget: int, count: int, markers: int) -> int:
         why = f"its {markers} markers count and stay; give at least {markers + 1}"
         raise LedgerBreach(f"a budget of {budget} visual tokens holds none of this image's features: {why}")
     return budget - markers
-
-
-def _encode_once(vlm: "LocalVLM", image: Any, key: tuple[Any, ...], selector: Any, clock: Clock) -> Encoded:
-    """The cached features of an image, with attention if the selector needs it, or new ones."""
-    attention = needs_attention(selector)
-    encoded = vlm.cache.get(key, attention=attention)
-    if encoded is None:
-        doing = f"encoding an image of {image.width}x{image.height} pixels"
-        with clock("encoder"), explain_out_of_memory(doing, lambda: image_that_fits(vlm, image)):
-            encoded = vlm.encode(image, exact=key[2], attention=attention)
-        vlm.cache.put(key, encoded)
-    return encoded
 
 
 def _check_usable(vlm: "LocalVLM", selector: Any, request: Request) -> None:
@@ -247,13 +242,13 @@ def question_embeds(vlm: "LocalVLM", question: str) -> Tensor:
 
 def _build_prompts(vlm: "LocalVLM", drafts: Sequence[Draft]) -> None:
     """Set the prompts of several jobs; their words are embedded together, the kept features gathered one by one."""
-    texts, kept = [draft.text for draft in drafts], [draft.indices for draft in drafts]
+    texts, kept = [draft.text for draft in drafts], [draft.rows for draft in drafts]
     words = vlm.model.get_input_embeddings()(upload(torch.cat(texts), vlm.device))
     by_draft = torch.split(words, [len(text) for text in texts])
     flat = [one for own in kept for one in own]
     on_device = iter(torch.split(upload(torch.cat(flat), vlm.device), [len(one) for one in flat]))
-    for draft, own_words, indices in zip(drafts, by_draft, kept, strict=True):
-        prompt = _prompt(vlm, draft, own_words, indices, [next(on_device) for _ in indices])
+    for draft, own_words, rows in zip(drafts, by_draft, kept, strict=True):
+        prompt = _prompt(vlm, draft, own_words, [next(on_device) for _ in rows])
         if draft.job.request.mechanism == "zero-mask":
             prompt = zero_mask(prompt, Selection(_joined(draft.parts, [one.kept for one in draft.parts])))
         else:
@@ -261,17 +256,17 @@ def _build_prompts(vlm: "LocalVLM", drafts: Sequence[Draft]) -> None:
         draft.job.prompt = prompt
 
 
-def _prompt(
-    vlm: "LocalVLM", draft: Draft, words: Tensor, indices: list[Tensor], on_device: list[Tensor]
-) -> PromptTensors:
+def _prompt(vlm: "LocalVLM", draft: Draft, words: Tensor, rows: list[Tensor]) -> PromptTensors:
     """A prompt of its [T - N, D] words and the features that stay, as ``delete`` would leave the whole one.
 
-    ``indices``: by image, the [k] of its features that stay, on the host and on the device.
+    ``rows``: by image, [k] which of its features stay, on the device.
     """
     parts, ids = draft.parts, draft.job.ids
+    whole = draft.job.request.mechanism == "zero-mask"
+    indices = [torch.arange(part.count) if whole else part.kept for part in parts]
 
-    def shown(values: Iterable[Tensor]) -> Tensor:  # [N, D] of each image -> [sum of k, D]
-        return torch.cat([part.shown(*both) for part, *both in zip(parts, values, on_device, strict=True)])
+    def shown(values: Iterable[Tensor]) -> Tensor:  # [M, D] of each image -> [sum of k, D]
+        return torch.cat([part.shown(*both) for part, *both in zip(parts, values, rows, strict=True)])
 
     positions = vlm.positions(ids, *(part.encoded for part in parts))  # on the host: it would synchronize a GPU
     stays = ~draft.visual

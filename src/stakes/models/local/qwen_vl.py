@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -12,12 +12,27 @@ from torch import Tensor
 
 from stakes.models.fast import ops_for
 from stakes.models.fast.patches import PatchTable
-from stakes.models.fast.vision_encoder import accepts_one_frame, fast_encoder, window_indices, windows_by_size
+from stakes.models.fast.vision_encoder import (
+    accepts_kept_tokens,
+    accepts_one_frame,
+    fast_encoder,
+    keep_arguments,
+    windows_by_size,
+)
 from stakes.models.fast.vision_packed import PackedEncoder
 from stakes.models.local.image_cache import Encoded, thread_map
 from stakes.models.local.vlm import LocalVLM, captured_inputs
+from stakes.vision.deletion.blank import InkFilter, Kept, byte_range, value_range
 from stakes.vision.geometry import count_tokens
 from stakes.vision.selectors.attention import apply_rope, attention_received
+
+
+class PackedPatches(NamedTuple):
+    """Patches of several images one after another, [P, C]; by image (t, h, w), and what its encoder reads of them."""
+
+    patches: Tensor
+    grid: list[tuple[int, int, int]]
+    kept: list[Kept | None]
 
 
 @dataclass
@@ -30,56 +45,101 @@ class QwenVL(LocalVLM):
     several_images: ClassVar[bool] = True
     attention_block: int = -2
 
-    def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
+    def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:
         """Merged features in reading order; Qwen3-VL's deepstack features with them."""
         if self._encoder is not None and not attention:
-            (encoded,) = self.encode_many([image], [exact])
+            (encoded,) = self.encode_many([image], [exact], ink=[ink])
             return encoded
         visual, module = self.model.model.visual, self._attention_module
         with self._lock:  # leaving ``fast_encoder`` would change another thread's pass
             pixels, shape = self._pixels(image, exact, accepts_one_frame(visual))
-            grid = torch.tensor([shape], device=self.device)
+            kept = None if ink is None else ink.keep(*self._levels(pixels), shape[2] // self._merge)
+            pixels, grid, arguments = self._inputs(pixels, shape, None if kept is None else kept.tokens)
             with captured_inputs(module, enabled=attention) as inputs, fast_encoder(visual):
-                out = self.model.model.get_image_features(
-                    pixels.to(self.device), grid, return_dict=True, **windows_by_size(visual, [shape])
-                )
+                out = self.model.model.get_image_features(pixels, grid, return_dict=True, **arguments)
         levels = getattr(out, "deepstack_features", None) or ()
         deepstack = tuple(level if isinstance(level, Tensor) else torch.cat(tuple(level)) for level in levels)
-        received, keys = self._attention(module, inputs, shape) if attention else (None, None)
-        return Encoded(torch.cat(tuple(out.pooler_output)), shape, deepstack, received, keys)
+        order = arguments.get("window_index")
+        received, keys = self._attention(module, inputs, order) if attention else (None, None)
+        return Encoded(
+            torch.cat(tuple(out.pooler_output)), shape, deepstack, received, keys, kept=kept, whole=self._tokens(shape)
+        )
 
-    def encode_many(self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()) -> list[Encoded]:
+    def encode_many(
+        self,
+        images: Sequence[Any],
+        exact: Sequence[bool],
+        pixels: Sequence[Any] = (),
+        ink: Sequence[InkFilter | None] = (),
+    ) -> list[Encoded]:
         """Several images in one call where the encoder allows it."""
         if self._encoder is None:
-            return super().encode_many(images, exact)
+            return super().encode_many(images, exact, ink=ink)
         with self._lock:
-            patches, grid = self.pack_patches(images, exact, pixels)
-            features = self._encoder(patches, grid)
-        parts = torch.split(features, [t * h * w // self._merge**2 for t, h, w in grid])
+            packed = self.pack_patches(images, exact, pixels, ink)
+            tokens = [None if one is None else one.tokens for one in packed.kept]
+            features = self._encoder(packed.patches, packed.grid, tokens)
+        whole = [self._tokens(shape) for shape in packed.grid]
+        parts = torch.split(features, [n if one is None else len(one) for n, one in zip(whole, tokens, strict=True)])
         own = [part.clone() for part in parts] if len(parts) > 1 else parts  # a view would hold the features of all
-        return [Encoded(part, shape) for part, shape in zip(own, grid, strict=True)]
+        return [
+            Encoded(part, shape, kept=kept, whole=count)
+            for part, shape, kept, count in zip(own, packed.grid, packed.kept, whole, strict=True)
+        ]
 
     def pack_patches(
-        self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()
-    ) -> tuple[Tensor, list[tuple[int, int, int]]]:
-        """Images -> their patches one after another, [P, C] in the encoder's own dtype, and (t, h, w) of each.
+        self,
+        images: Sequence[Any],
+        exact: Sequence[bool],
+        pixels: Sequence[Any] = (),
+        ink: Sequence[InkFilter | None] = (),
+    ) -> PackedPatches:
+        """Images -> their patches one after another in the encoder's own dtype.
 
         Neighbors of one size go to the device in one copy, as bytes, and are looked up in one table. Images that the
-        table does not take are left to the processor, one by one.
+        table does not take are left to the processor, one by one. ``ink``: what to leave out of each image.
         """
+        filters = list(ink) or [None] * len(images)
+        kept: list[Kept | None] = []
         table, dtype = self.processor.patch_table, self.model.model.visual.patch_embed.proj.weight.dtype
         parts: list[Tensor] = []
         grid: list[tuple[int, int, int]] = []
         for some, pages in same_size_runs(table, images, exact, pixels):
             if table is not None and pages:
                 parts.append(table.patchify_stack(upload_pages(pages, self.device), dtype))
+                own = filters[len(kept) : len(kept) + len(pages)]
+                kept += thread_map(partial(_kept_of_page, table.side), pages, own)
                 grid += [table.grid(image) for image in some]
             else:
                 values, shape = self._pixels(some[0], exact[len(grid)], False)
+                one = filters[len(kept)]
+                kept.append(None if one is None else one.keep(*self._levels(values), shape[2] // self._merge))
                 parts.append(values.to(self.device, dtype))
                 grid.append(shape)
         width = max(part.shape[1] for part in parts)  # one frame, unless the processor was used
-        return parts[0] if len(parts) == 1 else torch.cat([_repeat_frame(part, width) for part in parts]), grid
+        patches = parts[0] if len(parts) == 1 else torch.cat([_repeat_frame(part, width) for part in parts])
+        return PackedPatches(patches, grid, kept)
+
+    def _inputs(
+        self, pixels: Tensor, shape: tuple[int, int, int], kept: Tensor | None
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Patches, size and further arguments of the stock encoder; ``kept``: [m] the tokens to read, None for all.
+
+        The size of an image with dropped tokens is that of one row of them: it says how many features to expect.
+        """
+        visual, unit = self.model.model.visual, self._merge**2
+        pixels = pixels.to(self.device)
+        if kept is None:
+            return pixels, torch.tensor([shape], device=self.device), windows_by_size(visual, [shape])
+        pixels = pixels.view(-1, unit, pixels.shape[1])[kept.to(self.device)].flatten(0, 1)
+        size = torch.tensor([[1, self._merge, self._merge * len(kept)]], device=self.device)
+        arguments = keep_arguments(visual, shape, kept)
+        return pixels, size, {name: value.to(self.device) for name, value in arguments.items()}
+
+    def _levels(self, pixels: Tensor) -> tuple[Any, Any]:
+        """Least and greatest level of each token and channel, of [P, C] patches."""
+        images = self.processor.images
+        return value_range(pixels, self._merge**2, images.image_mean, images.image_std)
 
     @cached_property
     def _encoder(self) -> PackedEncoder | None:
@@ -111,12 +171,24 @@ class QwenVL(LocalVLM):
         return torch.as_tensor(positions[:, 0])
 
     @property
+    def refuses_blank(self) -> str | None:
+        """An encoder that derives everything from an image's size cannot be given some of its tokens."""
+        if accepts_kept_tokens(self.model.model.visual):
+            return None
+        return "this version of transformers takes no positions for the encoder; install a newer one"
+
+    @property
     def _patch(self) -> int:
         return int(self.model.config.vision_config.patch_size)
 
     @property
     def _merge(self) -> int:
         return int(self.model.config.vision_config.spatial_merge_size)
+
+    def _tokens(self, shape: tuple[int, int, int]) -> int:
+        """Merged tokens of an image of (t, h, w) patches."""
+        frames, rows, columns = shape
+        return frames * rows * columns // self._merge**2
 
     @property
     def _attention_module(self) -> Any:
@@ -126,8 +198,13 @@ class QwenVL(LocalVLM):
         index = range(len(visual.blocks))[self.attention_block]
         return visual.blocks[index if full is None or index in full else max(full)].attn
 
-    def _attention(self, module: Any, inputs: dict[str, Any], grid: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Attention received [N] and head-mean keys [N, h], averaged over merge groups, in reading order."""
+    def _attention(self, module: Any, inputs: dict[str, Any], order: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Attention received [N] and head-mean keys [N, h], averaged over merge groups, in reading order.
+
+        ``order``: [N] the tokens as the encoder has them; None: in reading order. Qwen2.5-VL's encoder works window by
+        window from its first block to its merger; read in that order, a score would belong to some other part of the
+        page.
+        """
         hidden = inputs["hidden_states"]
         query, key, _ = module.qkv(hidden).view(len(hidden), 3, module.num_heads, -1).unbind(1)
         cos, sin = inputs["position_embeddings"]
@@ -136,16 +213,10 @@ class QwenVL(LocalVLM):
         received = attention_received(rotated_query, rotated_key, lengths, module.scaling)
         received = received.view(-1, self._merge**2).mean(1)
         keys = key.mean(1).view(len(received), self._merge**2, -1).mean(1)
-        back = self._reading_order(grid).to(received.device)
+        if order is None:
+            return received, keys
+        back = torch.argsort(order).to(received.device)
         return received[back], keys[back]
-
-    def _reading_order(self, grid: tuple[int, ...]) -> Tensor:
-        """[N] the place of each merged token of the page in encoder order.
-
-        Qwen2.5-VL's encoder works window by window from its first block to its merger. Read in that order, a score
-        would belong to some other part of the page.
-        """
-        return torch.argsort(torch.cat(window_indices(self.model.model.visual, [grid])))
 
 
 def same_size_runs(
@@ -174,6 +245,11 @@ def upload_pages(pages: Sequence[Any], device: torch.device) -> Tensor:
     stack = torch.empty(len(pages), *pages[0].shape, dtype=torch.uint8, pin_memory=pinned)
     thread_map(np.copyto, list(stack.numpy()), pages)
     return stack.to(device, non_blocking=pinned)
+
+
+def _kept_of_page(side: int, page: Any, ink: InkFilter | None) -> Kept | None:
+    """What the encoder reads of a page [H, W, 3] with tokens of ``side`` pixels."""
+    return None if ink is None else ink.keep(*byte_range(page, side), page.shape[1] // side)
 
 
 def _repeat_frame(pixels: Tensor, width: int) -> Tensor:

@@ -34,6 +34,7 @@ from stakes.models.local.attention import attention_rule
 from stakes.models.local.image_cache import Encoded
 from stakes.models.local.stock import StockVLM
 from stakes.models.local.vlm import LocalVLM
+from stakes.vision.deletion.blank import InkFilter
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.patches import EdgePatches
@@ -49,7 +50,7 @@ class SplicedVLM(LocalVLM):
     several_images: ClassVar[bool] = True
     processor: Any
 
-    def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
+    def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:  # noqa: ARG002
         """Features in the order of the prompt."""
         if attention:
             raise BadInput(

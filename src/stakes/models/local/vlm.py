@@ -29,6 +29,7 @@ from stakes.models.local.prefix import SharedPrefixes, plan_batches, prefill_pre
 from stakes.models.local.processor import Processor
 from stakes.models.local.prompt import Job, prepare
 from stakes.models.local.resources import STAGES, Clock, explain_out_of_memory, prompt_that_fits
+from stakes.vision.deletion.blank import InkFilter
 from stakes.vision.deletion.exact import pack
 from stakes.vision.deletion.inside_layers import dropping
 
@@ -55,16 +56,26 @@ class LocalVLM(ABC):
     _lock: Any = field(default_factory=threading.RLock, repr=False)
 
     @abstractmethod
-    def encode(self, image: Any, *, exact: bool, attention: bool) -> Encoded:
-        """The merged features of a PIL image; ``exact``: at its own size, which is a fitted one."""
+    def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:
+        """The merged features of a PIL image; ``exact``: at its own size, which is a fitted one.
 
-    def encode_many(self, images: Sequence[Any], exact: Sequence[bool], pixels: Sequence[Any] = ()) -> list[Encoded]:  # noqa: ARG002
+        ``ink``: which tokens to drop before the encoder, if not ``refuses_blank``.
+        """
+
+    def encode_many(
+        self,
+        images: Sequence[Any],
+        exact: Sequence[bool],
+        pixels: Sequence[Any] = (),  # noqa: ARG002
+        ink: Sequence[InkFilter | None] = (),
+    ) -> list[Encoded]:
         """Several images, in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
-        return [self.encode(image, exact=one, attention=False) for image, one in zip(images, exact, strict=True)]
+        each = zip(images, exact, ink or [None] * len(images), strict=True)
+        return [self.encode(image, exact=one, attention=False, ink=own) for image, one, own in each]
 
     def ids(self, question: str, *encoded: Encoded) -> Tensor:
-        """[T] ids of the unpruned prompt, the image token at the column of each feature of its images."""
-        return self.processor.ids(question, *(len(one.features) for one in encoded))
+        """[T] ids of the unpruned prompt, the image token at the column of each feature of its whole images."""
+        return self.processor.ids(question, *(one.count for one in encoded))
 
     @abstractmethod
     def positions(self, ids: Tensor, *encoded: Encoded) -> Tensor:
@@ -93,6 +104,11 @@ class LocalVLM(ABC):
     def refuses_in_model(self) -> str | None:
         """Why no selector can drop tokens inside the decoder; None where it can."""
         return None
+
+    @property
+    def refuses_blank(self) -> str | None:
+        """Why ``encode`` takes no ``InkFilter``; None where it does."""
+        return f"this is done before the encoder of Qwen2-VL, 2.5-VL and 3-VL, not of a {self.model.config.model_type}"
 
     @property
     def has_sliding_window(self) -> bool:

@@ -4,12 +4,15 @@ make("redundancy")
 make("fastv:layer=2,rows=mean")          # options after a colon
 make("pyramiddrop:layers=(8,16,24)")     # a comma in parentheses belongs to the value
 make("fastv:count=layers")               # inside the model: a budget is a mean over layers
+make("blank+redundancy")                 # tokens without ink are dropped before the vision encoder
+make("blank:tolerance=8+redundancy")     # ... those whose pixels differ by at most 8 of 255
 make("acme.edges:Edges:first=0.5")       # a class of your own; or the name of an entry point of ``stakes.selectors``
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Collection
 from dataclasses import fields
@@ -46,6 +49,10 @@ SELECTORS = MappingProxyType(
     }
 )
 
+BLANK = "blank"
+TOLERANCE = 16  # levels of 255 by which the pixels of a blank token differ; docs/selectors.md has the measurement
+_BLANK = re.compile(rf"{BLANK}(?::([^+]*))?\+(.+)", re.DOTALL)
+
 # Selectors that look at nothing but the features of the image, which is all that an engine can give them.
 IMAGE_ONLY = ("redundancy", "divprune", "random", "saliency")
 
@@ -54,9 +61,10 @@ def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
     """The selector that ``spec`` names, with its options; a selector object is returned unchanged."""
     if not isinstance(spec, str):
         return spec
+    tolerance, spec = blank_stage(spec)
     name, options = split(spec)
     cls = _plugin(name) if name not in SELECTORS else getattr(import_module(SELECTORS[name][0]), SELECTORS[name][1])
-    known = {field.name for field in fields(cls)}
+    known = {field.name for field in fields(cls)} - {BLANK}
     values: dict[str, Any] = {}
     for option in filter(None, re.split(r",(?![^(]*\))", options)):
         key, equals, value = option.partition("=")
@@ -71,11 +79,45 @@ def make(spec: str | Selector | LayerSelector) -> Selector | LayerSelector:
             raise BadInput(f"selector {name!r} is given {key} twice, in {options!r}; give it once")
         values[key] = _literal(value)
     selector: Selector | LayerSelector = cls(**values)
-    return selector
+    return selector if tolerance is None else _after_blank(selector, tolerance)
+
+
+def blank_stage(spec: str) -> tuple[int | None, str]:
+    """The tolerance of a ``blank+`` before a selector, and the selector's own spec; None without one.
+
+    >>> blank_stage("blank:tolerance=8+redundancy:seed=nearest")
+    (8, 'redundancy:seed=nearest')
+    """
+    found = _BLANK.fullmatch(spec)
+    if found is None:
+        if re.split("[:+]", spec, maxsplit=1)[0] == BLANK:
+            raise BadInput(f"{BLANK} drops before the encoder; name what chooses after it, as in {BLANK}+redundancy")
+        return None, spec
+    if _BLANK.fullmatch(found[2]):
+        raise BadInput(f"{BLANK} is given twice in {spec!r}; name it once, as in {BLANK}+redundancy")
+    key, equals, value = (found[1] or f"tolerance={TOLERANCE}").partition("=")
+    if key != "tolerance" or not equals or not value.isdecimal() or int(value) > 255:
+        raise BadInput(f"{BLANK} takes a tolerance from 0 to 255 levels, such as tolerance=8, not {found[1]!r}")
+    return int(value), found[2]
+
+
+def _after_blank(selector: Selector | LayerSelector, tolerance: int) -> Selector:
+    """The same selector, to choose among what is not blank."""
+    from stakes.vision.selectors.base import Selector
+
+    if not isinstance(selector, Selector):
+        raise BadInput(
+            f"selector {selector.name!r} drops inside the language model, which {BLANK}+ does not combine with; choose "
+            f"one that drops before it, such as {BLANK}+redundancy"
+        )
+    made = copy.copy(selector)  # not ``replace``: a class of another package may have an __init__ of its own
+    object.__setattr__(made, BLANK, tolerance)
+    return made
 
 
 def split(spec: str) -> tuple[str, str]:
-    """Name and options of a spec; the name is shipped, an entry point of a package, or ``module:Class``."""
+    """Name and options of a spec, without a ``blank+``; a name is shipped, an entry point, or ``module:Class``."""
+    _, spec = blank_stage(spec)
     name, _, options = spec.partition(":")
     plugins.check_clash(name, GROUP, shipped=name in SELECTORS)
     if name in SELECTORS or name in plugins.installed(GROUP):

@@ -48,12 +48,17 @@ class Scene:
 
 @dataclass(frozen=True)
 class Selector:
-    """Keeps ``budget`` of N visual tokens before the first decoder layer. Override ``rank``, or ``choose``."""
+    """Keeps ``budget`` of N visual tokens before the first decoder layer. Override ``rank``, or ``choose``.
+
+    ``blank``: the tolerance with which tokens without ink are dropped before the vision encoder (``blank+`` before the
+    selector's name); None: the encoder reads them all. The selector then chooses among what the encoder read.
+    """
 
     name: ClassVar[str]
     needs_encoder_attention: ClassVar[bool] = False
     together: ClassVar[bool] = False  # whether ``rank_many`` is faster than ``rank`` one by one
     per_image: ClassVar[bool] = True  # the ranking depends on the image alone, so one serves all questions and budgets
+    blank: int | None = field(default=None, kw_only=True)
 
     @property
     def merges(self) -> bool:

@@ -47,8 +47,8 @@ def findings(results: dict[str, Any]) -> list[str]:
     met = median(ratios) >= WANTED and min(ratios) >= WORST and least >= PSNR
     return [
         f"At {BAR} tokens `fit` is {median(ratios):.2f} times as fast as the plain way (median of {len(pages)} "
-        f"photographs; {min(ratios):.2f} to {max(ratios):.2f}), at {least:.1f} dB or more. The bar: {WANTED:g} times, "
-        f"none under {WORST:g}, at {PSNR:g} dB: {'met' if met else 'missed'}.",
+        f"photographs; {min(ratios):.2f} to {max(ratios):.2f}), at {least:.1f} dB or more. The bar is {WANTED:g} "
+        f"times, none under {WORST:g}, at {PSNR:g} dB: {'met' if met else 'missed'}.",
         *(
             f"Decoded at {row['scale']} of its sides, a photograph could be had {row['ratio']:.2f} times as fast (at "
             f"worst {row['least_ratio']:.2f}), at {row['least_psnr']:.1f} dB or more."

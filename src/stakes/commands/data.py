@@ -22,6 +22,7 @@ app = typer.Typer(help="Check a samples file, make one of a CSV, fetch a benchma
 
 Family = Annotated[str, typer.Option(help="The model family whose tokens are counted, such as qwen2.5-vl.")]
 Out = Annotated[Path, typer.Option(help="A folder for samples.jsonl and its images.")]
+WIDE_MARGIN = 0.02  # share of the area from which margins are worth a word
 
 
 @app.command()
@@ -249,6 +250,8 @@ def _summary(found: "FileReport", family: str) -> Iterator[str]:
     if found.native_range is not None:
         least, middle, largest = found.native_range
         yield f"native     {least} to {largest} visual tokens in {family}, median {middle}"
+    if (found.mean_margin or 0) >= WIDE_MARGIN:
+        yield f"margins    {found.mean_margin:.0%} of the area is blank margin; calibrate --trim spends no tokens on it"
     for key, count in found.ignored_keys.items():
         yield f"ignored    the key {key!r} on {counted(count, 'line')}: no sample has it"
     for fatal, title in ((True, "unusable"), (False, "note")):

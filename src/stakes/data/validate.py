@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median_low
+from statistics import fmean, median_low
 from typing import Any
 
 from stakes.data.images import image_source
@@ -28,6 +28,7 @@ from stakes.signals.keywords import KeywordRule
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.image.decode import Picture, open_image
+from stakes.vision.image.trim import margins
 
 Key = tuple[str, str]  # what makes two images the same one: their path, or their bytes
 
@@ -63,6 +64,7 @@ class FileReport:
     groups: int = 0
     images: Counter[Key] = field(default_factory=Counter)  # samples of each image
     native: dict[Key, int] = field(default_factory=dict)
+    margins: dict[Key, float] = field(default_factory=dict)  # share of an image that trim would cut off; where decoded
     ignored_keys: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -76,6 +78,11 @@ class FileReport:
         counts = sorted(self.native.values())
         return (counts[0], median_low(counts), counts[-1]) if counts else None
 
+    @property
+    def mean_margin(self) -> float | None:
+        """The mean share of an image that trim would cut off; None where no pixels were read."""
+        return fmean(self.margins.values()) if self.margins else None
+
     def record(self) -> dict[str, Any]:
         """The report as plain JSON values."""
         least, middle, most = self.native_range or (None, None, None)
@@ -88,6 +95,7 @@ class FileReport:
             "images": len(self.images),
             "most_questions_an_image": max(self.images.values(), default=0),
             "native": {"least": least, "median": middle, "most": most},
+            "margins": self.mean_margin,
         }
 
 
@@ -231,7 +239,11 @@ class _Checker:
             self.digests[key] = " ".join(key)
         try:
             picture = Picture(source, header_only=True)
-            size = open_image(source).size if self.decode else picture.size
+            size = picture.size
+            if self.decode:
+                image = open_image(source)
+                (left, top, right, bottom), size = margins(image), image.size
+                self.report.margins[key] = 1 - (right - left) * (bottom - top) / (size[0] * size[1])
             self.report.native[key] = count_tokens(self.family, *size)
             self.page_counts[key] = picture.pages()
         except StakesError as error:

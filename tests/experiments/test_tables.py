@@ -17,11 +17,10 @@ from stakes.data.sample import Sample
 from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import read_outcomes
-from stakes.evaluation.samples import draw_samples
 from stakes.experiments.estimate import answers
 from stakes.experiments.sampling import first_of_each_tier
 from stakes.experiments.study import Other, Study
-from stakes.experiments.tables import TABLES, experiment, latency, models, signals, tiers
+from stakes.experiments.tables import TABLES, escalation, experiment, latency, models, signals, tiers
 from stakes.models.base import Answer, Request
 from stakes.signals import KeywordRule
 from stakes.vision.geometry import count_tokens
@@ -68,9 +67,8 @@ class Scholar:
 def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
     model = Scholar()
     study = Study(model, "scholar", tmp_path_factory.mktemp("known"), per_tier=16)
-    for family in ("forms", "infographics"):  # of escalation; what follows knows some of them otherwise
-        model.learn(draw_samples(family, "calibration", 7, per_page=2), 700)
-        model.learn(draw_samples(family, "test", 9, per_page=4), 700)
+    for family, most in (("forms", 800), ("charts", 300)):
+        model.learn(escalation.pages_of(study, family), most)
     for family, most in (("forms", 600), ("charts", 450), ("infographics", 900), ("signs", 200), ("shapes", 60)):
         model.learn(study.questions(family, 16), most)
     model.learn(study.questions("swatches", 16), 1)
@@ -149,6 +147,9 @@ def test_a_log_of_another_experiment_is_refused_with_the_option_that_reproduce_h
 def test_every_table_has_ours_beside_the_published(name: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "TIMED", 2)
     monkeypatch.setattr(signals, "LABELED", (40,))
+    monkeypatch.setattr(escalation, "FAMILIES", ("forms", "charts"))
+    monkeypatch.setattr(escalation, "MEANS", (224,))
+    monkeypatch.setattr(escalation, "RATIOS", (5.0,))
     made = experiment(name).table(study)
     assert made.rows
     assert made.findings

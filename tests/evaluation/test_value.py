@@ -207,10 +207,10 @@ LONG = [
 
 @pytest.mark.parametrize("piece", LONG)
 def test_long_texts_take_linear_time(piece: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     grade(piece * (60_000 // len(piece)) + "x", ["42.90"], "value")
     grade(piece * (60_000 // len(piece)) + "x", ["Sofia Dal"], "value")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_real_receipts_in_other_forms_are_right_and_misread_ones_wrong(real_data: Path) -> None:

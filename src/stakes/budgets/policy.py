@@ -86,8 +86,9 @@ class Policy(PolicyView, BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name, plan in self.tiers.items():
-            if plan.budget < self.floor:
-                raise BadInput(f"tier {name!r} has budget {plan.budget}, below the floor of {self.floor}")
+            smallest = min(plan.budget, *plan.predictor.budgets[:1]) if plan.predictor else plan.budget
+            if smallest < self.floor:
+                raise BadInput(f"tier {name!r} has budget {smallest}, below the floor of {self.floor}")
             if unknown := set(plan.questions or ()) - set(self.tiers):
                 raise BadInput(f"the questions of tier {name!r} name {min(unknown)!r}, which is no tier of this policy")
         for name in self.max_harm or {}:

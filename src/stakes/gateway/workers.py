@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from threading import RLock
+from threading import Event, RLock
 from typing import Any, ParamSpec, TypeVar
 
 from stakes.gateway.proxy.errors import Refused
@@ -78,6 +78,14 @@ class Workers:
             raise Refused(503, "fit_timeout", message, passable=not large) from None  # hostile work is large
         finally:
             self._leave(job)
+
+    async def run_images(self, size: int, work: Callable[..., T], /, *args: Any) -> T:
+        """``run_for``, with a last argument: an event that is set once nobody waits, so that work on images can end."""
+        abandoned = Event()
+        try:
+            return await self.run_for(size, work, *args, abandoned)
+        finally:
+            abandoned.set()
 
     def close(self) -> None:
         """Accept no more work; running work may end."""

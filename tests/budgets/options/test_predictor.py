@@ -68,6 +68,10 @@ def test_it_survives_a_round_trip_and_changes_what_a_certificate_covers(tmp_path
         ({"level": [0.0]}, "a predictor has 9 centers and scales"),
         ({"budgets": [304, 96]}, "rising order"),
         ({"price": -1}, "predictor.price"),
+        ({"price": 1e308}, "predictor.price"),
+        ({"level": [1e308] * (COUNT + 1)}, "predictor.level"),  # its products would overflow to NaN
+        ({"scale": [1e-320] * COUNT}, "predictor.scale"),
+        ({"budgets": [16, 576]}, "tier 'high' has budget 16, below the floor of 32"),
     ],
 )
 def test_a_predictor_that_cannot_be_applied_is_refused(change: dict[str, object], message: str) -> None:

@@ -7,7 +7,7 @@ from tests.calibration.escalation.worlds import COSTS, GRID, outcome
 from stakes.budgets.options.tier_plan import TierOption
 from stakes.calibration.by_document import by_document
 from stakes.calibration.escalation.answers import Statistics, answer_table
-from stakes.calibration.escalation.choose import OptionRules, choose_options, option_points
+from stakes.calibration.escalation.choose import OptionRules, choose_options, option_points, predicted_options
 from stakes.calibration.escalation.judge import consider
 from stakes.calibration.estimators import Terms
 from stakes.evaluation.outcome_log import Outcome
@@ -68,3 +68,16 @@ def test_no_predicted_budget_is_below_the_floor() -> None:
     best = choose_options(table, measured.curves(), Terms(COSTS, measured.counts, 300 * 320, floor=160), ONLY)
     assert all(min(option.predictor.budgets) >= 160 for option in best.options.values() if option.predictor)
     assert any(option.predictor for option in best.options.values())
+
+
+def test_pages_of_one_size_are_not_unlike_themselves() -> None:
+    """A statistic that does not vary has no deviation, and the predictor's center is rounded."""
+    outcomes, statistics = world(80, 1, 2.0)
+    size = float(np.log(1654 * 2339))  # A4 at 200 dpi
+    scans = {name: (*values[:-1], size) for name, values in statistics.items()}
+    own = answer_table(outcomes, COSTS, None, scans).tiers["high"]
+    for option, columns in predicted_options(own):
+        assert option.predictor is not None
+        served = option.predictor.predict(own.statistics, own.budgets[-1])
+        assert served.min() < own.budgets[-1]  # that of an image unlike those of the calibration
+        assert len(set(columns.tolist())) > 1

@@ -1,11 +1,17 @@
 """The gateway predicts a budget from the image as calibration does, and asks once."""
 
+from threading import Event
+
+import pytest
 from tests.budgets.options.test_predictor import BUDGETS, predictor
 from tests.gateway.escalation.unsure import post, text_of
-from tests.gateway.gateways import blank, gateway, page, policy
+from tests.gateway.gateways import blank, encoded, gateway, page, policy
 from tests.gateway.upstream import Upstream
 
 from stakes import Policy
+from stakes.gateway.proxy.errors import Refused
+from stakes.gateway.proxy.images import measure_bytes, predict_budgets
+from stakes.gateway.settings import Limits
 from stakes.vision.image.statistics import STATISTICS, page_statistics
 
 
@@ -37,3 +43,23 @@ def test_budgets_follow_the_image_and_no_confidence_is_asked_for(upstream: Upstr
         assert text_of(full) == full.headers["x-stakes-predicted-tokens"]
         assert "x-stakes-attempts" not in full.headers
         assert not any("logprobs" in one.json for one in upstream.posts())
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+def test_a_prediction_keeps_the_limits_of_decoding_in_every_mode(upstream: Upstream, mode: str) -> None:
+    pixels = page().width * page().height
+    with gateway(upstream.url, predicting(), mode=mode, limits=Limits(decode_bytes=8 * pixels)) as front:
+        assert post(front).status_code == 200
+    with gateway(upstream.url, predicting(), mode=mode, limits=Limits(decode_bytes=8 * pixels - 1)) as front:
+        reply = post(front)
+        assert reply.status_code == (200 if mode == "observe" else 422)
+        assert front.metric("would_reject_total", reason="too_many_pixels") == (mode == "observe")
+
+
+def test_a_prediction_that_nobody_waits_for_ends_before_the_next_image() -> None:
+    abandoned, option = Event(), predicting().tiers["high"].option
+    image = measure_bytes(encoded(page()), "qwen2.5-vl", Limits())
+    assert len(predict_budgets(option, [image], abandoned)) == 1
+    abandoned.set()
+    with pytest.raises(Refused, match="nobody waits"):
+        predict_budgets(option, [image], abandoned)

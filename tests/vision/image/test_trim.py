@@ -103,6 +103,16 @@ def test_blank_thin_and_tiny_images_stay_whole(size: tuple[int, int]) -> None:
     assert fit(Image.new("RGB", size, "white"), 16384, upscale=True, stretch=99, trim=True).box == (0, 0, *size)
 
 
+@pytest.mark.parametrize("upright", [False, True])
+def test_a_long_image_with_a_dark_strip_along_its_long_edge_is_trimmed(upright: bool) -> None:
+    values = np.full((129, 1025), 255, dtype=np.uint8)
+    values[:12], values[50:90, 300:700] = 0, 0  # 8 : 1, where the rim is deeper than the deepest strip
+    x0, y0, x1, y1 = margins(Image.fromarray(values.T if upright else values))
+    left, top, right, bottom = (y0, x0, y1, x1) if upright else (x0, y0, x1, y1)
+    assert 250 < left <= 300 < 700 <= right < 750
+    assert 12 < top <= 50 < 90 <= bottom < 129
+
+
 def test_what_is_cut_off_real_pages_is_mostly_paper(real_data: Path) -> None:
     files = sorted(real_data.glob("*/images/*.jp*g"))[::8]
     for file in files:

@@ -24,8 +24,9 @@ from stakes.vision.image.statistics import STATISTICS
 Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Of a predictor. Far from what a calibration writes, and near enough that no product of them overflows to NaN.
+Number = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 FAR, REFERENCE = 4.0, 256  # standard deviations; tokens
 
 
@@ -60,7 +61,7 @@ class BudgetPredictor(BaseModel):
     level: tuple[Number, ...]
     slope: tuple[Number, ...]
     budgets: tuple[Tokens, ...] = Field(min_length=1)
-    price: float = Field(ge=0, allow_inf_nan=False)
+    price: float = Field(ge=0, le=1, allow_inf_nan=False)
     """Of a token, in units of a mistake."""
 
     @model_validator(mode="after")

@@ -37,6 +37,7 @@ ESCALATED = (0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65)
 FLAGGED = (0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
 """Shares that a threshold flags."""
 STRENGTH = 0.3  # inverse of the ridge penalty; statistics are standardised
+LEAST_SCALE = 1e-3  # of a statistic that does not vary: well above the rounding of its center to 6 digits
 PARTS = 4
 PRICES = tuple(float(f"{price:.4g}") for price in np.geomspace(3e-5, 6e-3, 24))
 """Of a token, in mistakes: from nearly every image at the largest budget to nearly every one at the smallest."""
@@ -226,7 +227,7 @@ def _fit(own: TierAnswers, rows: NDArray[np.bool_], floor: int) -> BudgetPredict
     values, right = own.statistics[rows], ~own.wrong[rows]
     if right.all() or not right.any():
         return None
-    center, scale = values.mean(axis=0), np.maximum(values.std(axis=0), 1e-6)
+    center, scale = values.mean(axis=0), np.maximum(values.std(axis=0), LEAST_SCALE)
     standard = np.repeat((values - center) / scale, len(own.budgets), axis=0)
     logs = np.tile(np.log(np.array(own.budgets) / REFERENCE), len(values))[:, None]
     fitted = LogisticRegression(C=STRENGTH, max_iter=1000).fit(

@@ -12,8 +12,7 @@ from threading import Event
 
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
-from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.images import FittedImage, MeasuredImage, fit_image, page_url, predict_fit
+from stakes.gateway.proxy.images import FittedImage, MeasuredImage, check_awaited, fit_image, page_url, predict_fit
 from stakes.gateway.proxy.request import Call, asks_for_coordinates, dump_images
 from stakes.gateway.proxy.scan import ImageRef
 from stakes.gateway.settings import Settings
@@ -173,8 +172,7 @@ def fit_images(
         return None, [predict_fit(image, budget, family) for image, budget in zip(images, budgets, strict=True)]
     fitted: list[FittedImage] = []
     for ref, image, budget in zip(refs, images, budgets, strict=True):
-        if abandoned is not None and abandoned.is_set():
-            raise Refused(503, "fit_timeout", "nobody waits for these images any more")
+        check_awaited(abandoned)
         fitted.append(fit_image(image, budget, family, settings.encoding))
         if (url := fitted[-1].url) is not None:
             ref.url = url

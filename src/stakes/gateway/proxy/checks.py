@@ -30,6 +30,7 @@ from stakes.gateway.proxy.request import Call, parse, unique_keys
 from stakes.gateway.proxy.scan import SEARCHED, Action, Api, find_images, may_hold_image
 from stakes.gateway.settings import Limits, Settings
 
+PREDICTION = 8  # bytes a pixel while a predictor looks at an image: the decoded file and an upright copy
 _MARK = b"\xef\xbb\xbf"  # that a text is UTF-8, at its beginning
 _MARKS = (b",", b"[", b"{", b'"')
 _COUNTED = 1 << 20  # bytes at a time, which stay in the cache
@@ -174,25 +175,25 @@ def check_addresses(call: Call) -> None:
             check_remote(ref.url)
 
 
-def decode_bytes(images: Sequence[MeasuredImage], settings: Settings) -> int:
+def decode_bytes(images: Sequence[MeasuredImage], settings: Settings, *, predicts: bool = False) -> int:
     """Memory to decode the images one by one, in all; refused where that would be too much, or take too long.
 
-    Without a cap on the request's tokens, other actuators and observing decode none. Pages of PDFs are large work
-    whatever their size: some take seconds to draw.
+    Without a cap on the request's tokens, other actuators and observing decode none, unless a predictor looks at the
+    pixels (``predicts``). Pages of PDFs are large work whatever their size: some take seconds to draw.
     """
     limits, drawn = settings.limits, any(image.page is not None for image in images)
-    decodes = settings.actuator == "pixels" and settings.mode != "observe"
+    decodes = predicts or (settings.actuator == "pixels" and settings.mode != "observe")
     if not (decodes or drawn) and settings.max_request_tokens is None:
         return 0
     allowed = max(limits.request_pixels, limits.pixels)
     if sum(image.width * image.height for image in images) > allowed:
         message = f"the images of a request may have {allowed / 1e6:g} megapixels together"
         raise Refused(422, "too_many_pixels", message)
-    for image in images:
-        if image.decode_bytes > limits.decode_bytes:
+    least = PREDICTION if predicts else 0
+    needed = [max(image.decode_bytes, least * image.width * image.height * (image.page is None)) for image in images]
+    for image, size in zip(images, needed, strict=True):
+        if size > limits.decode_bytes:
             what = f"a {image.format.upper()} of {image.width}x{image.height}"
-            message = (
-                f"{what} takes {image.decode_bytes >> 20} MB to decode, and {limits.decode_bytes >> 20} are allowed"
-            )
+            message = f"{what} takes {size >> 20} MB to decode, and {limits.decode_bytes >> 20} are allowed"
             raise Refused(422, "too_many_pixels", f"{message}; send a smaller one, or a baseline JPEG")
-    return max(sum(image.decode_bytes for image in images), limits.small_decode_bytes + 1 if drawn else 0)
+    return max(sum(needed), limits.small_decode_bytes + 1 if drawn else 0)

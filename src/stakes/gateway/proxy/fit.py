@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from threading import Event
 from typing import Protocol
 
 from stakes.gateway.escalation.confidence import UpstreamConfidence
@@ -186,12 +185,15 @@ class Preparer:
                 size = checks.decode_bytes(images, self._settings)
                 plan.body, fitted = await self.workers.run_for(size, work, plan.natives, policy, self._observing)
         else:
-            decoded, option = checks.decode_bytes(images, self._settings), policy.tiers[choice.tier].option
+            option = policy.tiers[choice.tier].option
+            decoded = checks.decode_bytes(images, self._settings, predicts=option.predictor is not None)
             if option.reads_confidence and not self._observing:
                 plan.attempts, note = self.confidence.begin(option, plan.api, call.record)
                 plan.why += note
             names = [ref.part.get("uuid") for ref in refs]
-            predicted = await self.workers.run_for(decoded, predict_budgets, option, images) if option.predictor else ()
+            predicted = (
+                await self.workers.run_images(decoded, predict_budgets, option, images) if option.predictor else ()
+            )
             plan.ask_grant(choice, [image.limit for image in images], keys, predicted)
             if (cap := self._settings.max_request_tokens) is not None:
                 await self.workers.run_for(decoded, keep_cap, plan, images, cap)
@@ -204,12 +206,8 @@ class Preparer:
         self, plan: RequestPlan, call: Call, refs: Sequence[ImageRef], images: Sequence[MeasuredImage], decoded: int
     ) -> list[FittedImage]:
         """Fit the images to their grant; ``decoded``: memory to decode them."""
-        abandoned = Event()
         work = partial(actuators.fit_images, self._settings, call, refs, images, plan.budgets, plan.rules.policy)
-        try:
-            plan.body, fitted = await self.workers.run_for(decoded, work, self._observing, abandoned)
-        finally:
-            abandoned.set()  # after a time limit or a disconnect, the thread ends with its current image
+        plan.body, fitted = await self.workers.run_images(decoded, work, self._observing)
         plan.outcome = "observed" if self._observing else "fitted"
         return fitted
 

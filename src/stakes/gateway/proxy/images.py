@@ -1,6 +1,7 @@
 """Turns the data URL of an image into one that takes fewer tokens: check, measure by its header, fit, encode.
 
-All of it is slow and runs in ``Workers``. Measuring reads the header; no pixel is decoded before the budget is known.
+All of it is slow and runs in ``Workers``. Measuring reads the header; pixels are decoded before the budget is known
+only where a predictor looks at them.
 An upright image within its budget is decoded to detect damage, then sent in its own bytes unless it is too long.
 
     image = measure("data:image/png;base64,…", "qwen2.5-vl", limits)
@@ -12,6 +13,7 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -218,14 +220,16 @@ def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:
     return FittedImage(None, _as_counted(image, size.width, size.height, budget, family))
 
 
-def predict_budgets(option: TierOption, images: Sequence[MeasuredImage]) -> list[int]:
+def predict_budgets(option: TierOption, images: Sequence[MeasuredImage], abandoned: Event | None = None) -> list[int]:
     """What the tier's predictor gives each image; a PDF's page and an image of low detail get the fixed budget.
 
-    The image is decoded, and trimmed, as calibration does it, so that its statistics are the same there and here.
+    The image is decoded, and trimmed, as calibration does it, so that its statistics are the same there and here. It
+    ends early where nobody waits.
     """
     assert option.predictor is not None
     found = []
     for image in images:
+        check_awaited(abandoned)
         if image.page is not None or image.low_detail:
             found.append(option.budget)
             continue
@@ -245,6 +249,12 @@ def _as_counted(image: MeasuredImage, width: int, height: int, budget: int, fami
         size = f"an image of {image.width}x{image.height}"
         raise InfeasibleBudget(f"{size} takes {tokens} tokens at least, because the upstream enlarges it; give as many")
     return tokens
+
+
+def check_awaited(abandoned: Event | None) -> None:
+    """Refuse to go on once nobody waits, after a time limit or a disconnect."""
+    if abandoned is not None and abandoned.is_set():
+        raise Refused(503, "fit_timeout", "nobody waits for these images any more")
 
 
 def unreadable() -> Refused:

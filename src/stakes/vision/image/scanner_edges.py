@@ -233,11 +233,12 @@ def _erase_strips(inward: Cells, rim: int, edge: _Edge) -> bool:
 
 def _erase_strip(inward: Cells, solid: Cells, rim: int) -> bool:
     """Erase the strip along an edge, and the two cells in which it turns to paper; paper may lie outside."""
-    begins = solid[: rim + 1].any(axis=0)
+    near = min(rim + 1, len(solid))  # along the long edges of an image of 4 : 1, the rim is deeper than a strip
+    begins = solid[:near].any(axis=0)
     run = solid.copy()
-    paper = ~inward[: rim + 1]
+    paper = ~inward[:near]
     paper[1:] |= paper[:-1].copy()  # and the cell in which it turns to the strip
-    run[: rim + 1] |= np.logical_and.accumulate(paper & ~solid[: rim + 1], axis=0)
+    run[:near] |= np.logical_and.accumulate(paper & ~solid[:near], axis=0)
     depth = np.logical_and.accumulate(run, axis=0).sum(axis=0)
     deepest = len(solid) - 1
     strip = begins & (depth > 0) & (depth <= deepest) & solid[np.maximum(depth, 1) - 1, np.arange(len(depth))]

@@ -15,6 +15,7 @@ from tests.gateway.upstream import DONE, Seen, Upstream, Wire, frame, until
 
 from stakes import BadInput
 from stakes.commands.serve import describe_policy, format_start
+from stakes.gateway import run
 from stakes.gateway.run import serve
 
 BUDGETS = ["--budget", "high=256", "--budget", "low=64"]
@@ -228,3 +229,11 @@ print(*faults)
         return [float(one) for one in done.stdout.split()]
 
     assert min(faults("_keep_freed_memory()")) < 50 < max(faults(""))  # 0 to 3, and some 280
+
+
+def test_a_system_whose_allocator_cannot_be_set_serves_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def windows(name: str | None) -> None:
+        raise TypeError(f"argument of type {type(name).__name__!r} is not iterable")
+
+    monkeypatch.setattr("ctypes.CDLL", windows)
+    run._keep_freed_memory()

@@ -74,7 +74,7 @@ def _keep_freed_memory() -> None:
     A page takes and frees some megabytes, which glibc returned at once: 1,100 page faults and 2.5 ms of CPU a page.
     Each thread now keeps up to 32 MB.
     """
-    with suppress(AttributeError, OSError):  # another C library has no such call
+    with suppress(AttributeError, OSError, TypeError):  # another C library has no such call, Windows no such library
         for parameter, value in _MALLOPT:
             ctypes.CDLL(None).mallopt(parameter, value)
 

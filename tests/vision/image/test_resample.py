@@ -87,3 +87,9 @@ def test_without_libvips_pillow_does_it(monkeypatch: pytest.MonkeyPatch) -> None
     box = (0, 0, *page.size)
     monkeypatch.setattr(resample, "pyvips", None)
     assert resampled(page, (300, 400), box).tobytes() == by_pillow(page, (300, 400), box).tobytes()
+
+
+@pytest.mark.parametrize(("size", "target"), [((7197, 24), (1, 12)), ((27, 5773), (4, 8)), ((2600, 40), (10, 20))])
+def test_what_libvips_cannot_shrink_so_far_is_left_to_pillow(size: tuple[int, int], target: tuple[int, int]) -> None:
+    page, box = Image.effect_noise(size, 60).convert("RGB"), (0, 0, *size)
+    assert resampled(page, target, box).tobytes() == by_pillow(page, target, box).tobytes()

@@ -16,6 +16,7 @@ Box = tuple[float, float, float, float]
 
 GAP = 3.0  # times the target that Pillow's averaging over whole pixels leaves for the bicubic step
 MOST_PIXELS = 16 << 20  # that libvips gets: with its copy an image takes 10 bytes a pixel, and 5 without
+MOST_SHRUNK = 256  # times that libvips shrinks a side; it refuses more than some 500
 
 try:  # libvips comes in one wheel; without one for the machine Pillow does the same, slower
     import pyvips
@@ -57,7 +58,8 @@ def resampled(pixels: Image.Image, size: tuple[int, int], box: Box) -> Image.Ima
     whole = int(box[0]), int(box[1]), int(box[2]), int(box[3])
     width, height = whole[2] - whole[0], whole[3] - whole[1]
     possible = pyvips is not None and pixels.mode == "RGB" and whole == box and width * height <= MOST_PIXELS
-    if not possible or size[0] > width or size[1] > height:
+    shrinks = size[0] <= width <= MOST_SHRUNK * size[0] and size[1] <= height <= MOST_SHRUNK * size[1]
+    if not (possible and shrinks):
         return pixels.resize(size, Image.Resampling.BICUBIC, box=box, reducing_gap=GAP)
     part = pixels if (width, height) == pixels.size else pixels.crop(whole)
     return _shrunk(pyvips.Image.new_from_memory(part.tobytes(), *part.size, 3, "uchar"), size)

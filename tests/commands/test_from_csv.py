@@ -177,7 +177,7 @@ def test_one_tier_names_a_second_one_instead_of_a_command_that_fails(scans: Path
 def test_rows_that_repeat_a_question_are_counted(scans: Path) -> None:
     file = _table(scans, "file,total,company\na.png,1,Acme\na.png,2,Acme\n")
     options = "--images", scans / "scans", "--tier", "total=20", "--tier", "company=1"
-    assert "2 questions asked of an image before" in stakes("data", "from-csv", file, *options)[1]
+    assert "2 questions asked of the same image before" in stakes("data", "from-csv", file, *options)[1]
 
 
 def test_the_folder_of_the_images_is_found_and_missing_rows_are_told_from_a_missing_folder(scans: Path) -> None:

@@ -134,7 +134,9 @@ def from_csv(
     for name in fields.answers:
         typer.echo(f"{name:<10} {next((s.question for s in samples if s.id.endswith(f'/{name}')), 'no answer')}")
     if repeats := sum(problem.kind == "repeat" for problem in found.problems):
-        typer.echo(f"note       {counted(repeats, 'question')} asked of an image before; the check names them")
+        typer.echo(
+            f"note       {counted(repeats, 'question')} asked of the same image before; `stakes data check` lists them"
+        )
     typer.echo(f"check      {shlex.join(['stakes', 'data', 'check', str(target)])}")
     if len(costs) == 1:
         others = [name for name in table.columns if name not in (*fields.answers, places.image, document, group)]

@@ -151,7 +151,7 @@ class Legibility:
     def _read(self, key: tuple[str, tuple[int, int]], request: Request) -> tuple[list[TextLine], float, float]:
         """The lines at the page's answers, in native pixels, the page's score, and the milliseconds it took.
 
-        The score is of lines all over the page: where the answer stands is known here, and to nobody who serves.
+        The score is of lines all over the page: where the answer is, is known here but not when serving.
         """
         began = time.perf_counter()
         digest, (width, height) = key

@@ -31,18 +31,18 @@ NUMBERED = {
 class OwnPositions:
     """What vLLM asks about the configuration of a model: that requests have positions of their own.
 
-    vLLM looks for an M-RoPE section in a model's configuration and in that of its language model. It stands in the
-    first alone, and the rotary embedding is built from the second.
+    vLLM looks for an M-RoPE section in a model's configuration and in that of its language model. It is set in
+    the first only; the rotary embedding is built from the second.
     """
 
     @staticmethod
     def verify_and_update_model_config(model_config: Any) -> None:
-        """Say so in this configuration."""
+        """Add an M-RoPE section to this configuration."""
         model_config.hf_config.mrope_section = [1, 1, 1]
 
     @staticmethod
     def verify_and_update_config(vllm_config: Any) -> None:
-        """Nothing else."""
+        """Change nothing else."""
 
 
 def register() -> None:

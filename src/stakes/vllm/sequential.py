@@ -1,8 +1,8 @@
 """LLaVA-OneVision and InternVL of vLLM with a budget for each image.
 
 Their language models number tokens one after another, and vLLM takes that number from a token's place in the prompt. It
-keeps positions of a request's own for models with M-RoPE only. So these models say that they have it: three rows, of
-which the language model and its own rotary embedding get the last.
+keeps positions of a request's own for models with M-RoPE only. So these models declare M-RoPE: three rows, of which
+the language model and its own rotary embedding get the last.
 
     row 0    where the whole image begins, for each of its tokens
     row 2    where the token was in the unpruned prompt; for text all rows are the same
@@ -74,11 +74,11 @@ class SequentialModel(DeletionModel):
         return natives
 
     def whole_positions(self, ids: list[int], features: list[Any]) -> tuple[Tensor, int]:  # noqa: ARG002
-        """One after another."""
+        """[3, T]: 0, 1, 2, … in every row."""
         return torch.arange(len(ids)).expand(3, -1), 0
 
     def rotary(self, positions: Tensor) -> Tensor:
-        """[T]."""
+        """[T] the positions that the language model takes."""
         return positions[-1]
 
 
@@ -107,7 +107,7 @@ def lengthens(text: Any) -> bool:
 def lengthen(language_model: Any, more: int) -> bool:
     """Give rotary embeddings ``more`` positions: text after a reduced image is further on than its place.
 
-    Entries that there are stay as they are, bit for bit. False where there is no rotary embedding of a known class.
+    Existing entries stay the same, bit for bit. False where there is no rotary embedding of a known class.
     """
     known = [one for one in language_model.modules() if type(one) in _LENGTHENS]
     for rotary in known:

@@ -51,7 +51,7 @@ class BudgetPredictor(BaseModel):
 
     z is 1 and the image's statistics (``vision.image.statistics``), standardised by ``center`` and ``scale``. A tier's
     cost and the total are in ``price``, which the allocation chooses. An image with a statistic more than FAR standard
-    deviations from the calibration's mean gets no less than the tier's fixed budget. All of it are plain numbers.
+    deviations from the calibration's mean gets no less than the tier's fixed budget. A policy has plain numbers only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

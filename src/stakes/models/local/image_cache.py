@@ -30,7 +30,7 @@ class Encoded:
     ``received``, ``keys``: [N], [N, h] encoder attention, only where a selector needs it. ``text``: what stands for the
     image in a prompt, where the processor writes more than N placeholders; ``markers``: tokens of it that count beside
     the features. ``kept``: of an image whose blank tokens were dropped before the encoder, what it read; N is then the
-    number of those, and ``native`` that of the whole image. ``rankings``: by selector.
+    number of those, and ``whole`` that of the whole image. ``rankings``: by selector.
     """
 
     features: Tensor

@@ -27,7 +27,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Kept:
-    """What the encoder reads of an image. ``tokens``: [m] sorted, on the host; None: all. ``ink``: have ink."""
+    """What the encoder reads of an image. ``tokens``: [m] sorted, on the host; None: all. ``ink``: those with ink."""
 
     tokens: Tensor | None
     ink: int

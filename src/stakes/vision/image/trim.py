@@ -30,11 +30,8 @@ from stakes.vision.image.scanner_edges import DEEPEST, Bounds, Cells, ScannedPap
 __all__ = ["Bounds", "margins"]
 
 TOLERANCE = 32  # of 255: grain of paper and noise of JPEG stay below it
-SMALL, CELLS, BAND = (
-    512,
-    1024,
-    1 << 18,
-)  # pixels and cells along the longer side; pixels at a time, which bounds the memory
+SMALL, CELLS = 512, 1024  # pixels and cells along the longer side
+BAND = 1 << 18  # pixels at a time, which bounds the memory
 FULL = 3  # samples of ink from which a line of them belongs to the core
 BORDER = 0.01  # of the longer side, kept around the ink
 SPECK, NEAR = 0.006, 0.016  # of the longer side: how large a speck is, and how far from anything else
@@ -102,7 +99,7 @@ def _core(differs: Cells, size: tuple[int, int]) -> Bounds:
 
 
 def _outside(paper: ScannedPaper, core: Bounds, side: int) -> Cells:
-    """[rows, columns]: the cells that hold ink; those of the core are taken as ink without a look."""
+    """[rows, columns]: the cells that hold ink; those of the core count as ink and are not read."""
     width, height = paper.size
     rows, columns = -(-height // side), -(-width // side)
     x0, y0, x1, y1 = core[0] // side, core[1] // side, -(-core[2] // side), -(-core[3] // side)

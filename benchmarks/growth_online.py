@@ -20,7 +20,8 @@ from stakes.data import synthetic as pages
 from stakes.data.synthetic.page import Page
 from stakes.models import Request
 from stakes.models.local.image_cache import EncodedCache
-from stakes.vision.image.resize import best_grid, fitted_size
+from stakes.vision.image.grid_sizes import best_grid
+from stakes.vision.image.resize import fitted_size
 from stakes.vision.selectors import make
 from stakes.vision.selectors.base import Scene
 from stakes.vision.selectors.layers import LayerView

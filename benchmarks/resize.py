@@ -32,7 +32,8 @@ from benchmarks.machine import about, printed
 from benchmarks.photographs import photograph
 from benchmarks.resize_tables import BAR, tables
 
-from stakes.vision.image.resize import best_grid, fit
+from stakes.vision.image.grid_sizes import best_grid
+from stakes.vision.image.resize import fit
 
 BUDGETS = (32, 96, 304, 576)
 SCALES = (1, 2, 4, 8)

@@ -1,6 +1,8 @@
-"""A calibration with trim measures trimmed images, says so in its policy, and is evaluated on trimmed images."""
+"""By resizing, calibrations measure pages without their margins, say so, and are evaluated and shown on the same."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.evaluation.oracle import Oracle, write_samples
@@ -9,14 +11,21 @@ from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.evaluate import evaluate
 from stakes.calibration.result import Calibration
 from stakes.data.sample import Sample
-from stakes.errors import StakesError
+from stakes.errors import BadInput, StakesError
+from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import read_outcomes
-from stakes.evaluation.samples import prepare_samples, trim_samples
+from stakes.evaluation.samples import prepare_samples, trimmed
+from stakes.models.identity import ModelName
+from stakes.report.data import read_run
+from stakes.report.seen_pages import see
 from stakes.signals import KeywordRule
+from stakes.vision.geometry import count_tokens
 from stakes.vision.image.decode import open_image
+from stakes.vision.image.resize import fit
 from stakes.vision.image.trim import margins
 
 COSTS = {"high": 5.0, "low": 1.0}
+GRID = (96, 208, 304)
 
 
 @pytest.fixture(scope="module")
@@ -33,36 +42,89 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
     return prepare_samples(written, folder, KeywordRule())
 
 
-def calibrated(samples: list[Sample], log: Path, *, trim: bool) -> Calibration:
-    options = CalibrationOptions(grid=(96, 208, 304), trim=trim)
-    return calibrate(samples, Oracle(), costs=COSTS, mean_budget=208, signal=KeywordRule(), log=log, options=options)
+def calibrated(samples: list[Sample], log: Path, model: Any = None, **options: Any) -> Calibration:
+    chosen = CalibrationOptions(**{"grid": GRID, **options})
+    asked = model or Oracle()
+    return calibrate(samples, asked, costs=COSTS, mean_budget=208, signal=KeywordRule(), log=log, options=chosen)
 
 
 def test_trimmed_samples_are_the_box_of_their_images_under_a_digest_of_their_own(samples: list[Sample]) -> None:
-    for sample, trimmed in zip(samples, trim_samples(samples), strict=True):
+    placed = [replace(sample, box=(300.0, 420.0, 400.0, 440.0)) for sample in samples]
+    for sample, part in zip(placed, trimmed(placed, Oracle(), "resolution", max(GRID)), strict=True):
         image = open_image(sample.load())
         x0, y0, x1, y1 = margins(image)
-        assert trimmed.size == open_image(trimmed.load()).size == (x1 - x0, y1 - y0) != sample.size
-        assert open_image(trimmed.load()).tobytes() == image.crop((x0, y0, x1, y1)).tobytes()
-        assert trimmed.digest != sample.digest
-        assert (trimmed.id, trimmed.document, trimmed.tier) == (sample.id, sample.document, sample.tier)
+        assert part.size == open_image(part.load()).size == (x1 - x0, y1 - y0) != sample.size
+        assert open_image(part.load()).tobytes() == image.crop((x0, y0, x1, y1)).tobytes()
+        assert part.digest != sample.digest
+        assert part.box == (300 - x0, 420 - y0, 400 - x0, 440 - y0)
+        assert (part.id, part.document, part.tier) == (sample.id, sample.document, sample.tier)
+
+
+def test_margins_stay_where_too_few_tokens_are_left_and_where_coordinates_are_asked_for(samples: list[Sample]) -> None:
+    x0, y0, x1, y1 = margins(open_image(samples[0].load()))
+    left = count_tokens("qwen2.5-vl", x1 - x0, y1 - y0)
+    data = samples[0].load()
+    for largest, cut in ((left, True), (left + 1, False)):
+        (part,) = trimmed(samples[:1], Oracle(), "resolution", largest)
+        assert (part.size != samples[0].size) is cut
+        assert (fit(data, 96, trim=largest).box == (x0, y0, x1, y1)) is cut
+    where = replace(samples[0], question="Give the bounding box of the total.")
+    assert trimmed([where], Oracle(), "resolution", 96) == [where]
+
+
+def test_by_default_margins_are_cut_off_where_budgets_are_realized_by_resizing(
+    samples: list[Sample], tmp_path: Path
+) -> None:
+    found = calibrated(samples, tmp_path / "log.jsonl")
+    assert found.policy.trim is True
+    assert found.margins is not None
+    assert (found.margins.trimmed, found.margins.images) == (8, 8)
+    assert found.native_tokens == sum(count_tokens("qwen2.5-vl", *sample.size) for sample in samples)
+    decision = found.policy.decide("What is the total?")
+    assert decision.trim == 304
+    assert found.policy.decide("What are the coordinates of the total?").trim == 0
+    deleting = calibrated(samples, tmp_path / "deletion.jsonl", setting=Setting("deletion"))
+    assert deleting.policy.trim is None
+    assert deleting.policy.decide("What is the total?").trim == 0
+
+
+def test_an_engine_that_resizes_itself_gets_whole_images_and_refuses_trim(
+    samples: list[Sample], tmp_path: Path
+) -> None:
+    model = Oracle()
+    model.named = ModelName(name="oracle", endpoint="http://127.0.0.1:1/v1", actuator="vllm")  # type: ignore[attr-defined]
+    assert calibrated(samples, tmp_path / "log.jsonl", model).policy.trim is None
+    with pytest.raises(BadInput, match="with --actuator vllm they are sent as they are; leave out --trim"):
+        calibrated(samples, tmp_path / "trimmed.jsonl", model, trim=True)
 
 
 def test_the_policy_records_trim_and_a_log_of_whole_images_is_refused(samples: list[Sample], tmp_path: Path) -> None:
     whole = calibrated(samples, tmp_path / "log.jsonl", trim=False).policy
     assert whole.trim is None
-    with pytest.raises(StakesError, match="image"):
-        calibrated(samples, tmp_path / "log.jsonl", trim=True)
-    trimmed = calibrated(samples, tmp_path / "trimmed.jsonl", trim=True).policy
-    assert trimmed.trim is True
-    assert trimmed.documents == whole.documents  # an image is known whether it was trimmed or not
+    with pytest.raises(StakesError, match=r"whole images where margins are cut off now \(--no-trim\)"):
+        calibrated(samples, tmp_path / "log.jsonl")
+    cut = calibrated(samples, tmp_path / "trimmed.jsonl").policy
+    assert cut.documents == whole.documents  # an image is known whether it was trimmed or not
     natives = [{one.native for one in read_outcomes(tmp_path / name)} for name in ("log.jsonl", "trimmed.jsonl")]
     assert max(natives[1]) < 0.5 * min(natives[0])
 
 
 def test_a_policy_with_trim_is_evaluated_on_trimmed_images(samples: list[Sample], tmp_path: Path) -> None:
-    policy = calibrated(samples, tmp_path / "trimmed.jsonl", trim=True).policy
+    policy = calibrated(samples, tmp_path / "trimmed.jsonl").policy
     result = evaluate(Oracle(), samples, policy, log=tmp_path / "evaluation.jsonl")
     native = {one.native for one in read_outcomes(tmp_path / "evaluation.jsonl")}
     assert native == {one.native for one in read_outcomes(tmp_path / "trimmed.jsonl")}
     assert result.held_out is False
+
+
+def test_a_report_shows_the_pages_as_they_were_measured(samples: list[Sample], tmp_path: Path) -> None:
+    calibrated(samples, tmp_path / "policy.outcomes.jsonl").policy.save(tmp_path / "policy.json")
+    run = read_run(tmp_path / "policy.json")
+    sample = replace(samples[0], box=(300.0, 420.0, 400.0, 440.0))
+    seen = see(run, sample, run.by_sample[sample.id])
+    x0, y0, x1, y1 = margins(open_image(sample.load()))
+    assert seen.image.size == (x1 - x0, y1 - y0)
+    assert seen.place is not None
+    assert seen.place.box == (300 - x0, 420 - y0, 400 - x0, 440 - y0)
+    tokens = {row.budget: row.realised for row in seen.rows}
+    assert [one.tokens for one in seen.fitted] == list(tokens.values())

@@ -71,7 +71,7 @@ def test_blank_margins_are_stated_with_the_option_that_leaves_them_out(tmp_path:
     for top in range(56, 640, 14):  # lines of print in the middle
         page.paste("black", (140, top, 420, top + 5))
     page.save(tmp_path / "p.png")
-    line = "margins    55% of the area is blank margin; calibrate --trim spends no tokens on it"
+    line = "margins    55% of the area is blank margin; resizing spends no tokens on it"
     assert line in _stakes("data", "check", file, "--largest-budget", 500).stdout.splitlines()
     assert json.loads(_stakes("data", "check", file, "--json").stdout)["margins"] == pytest.approx(0.5545)
     assert "blank margin;" not in _stakes("data", "check", file, "--quick").stdout  # reads no pixels

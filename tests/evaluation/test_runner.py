@@ -108,7 +108,10 @@ MIXES: list[tuple[str, Callable[[list[Sample]], tuple[Any, list[Sample], Setting
         "belongs to another experiment: model.name was oracle and is another; give --log",
         lambda a: (Oracle(name="another"), a, Setting()),
     ),
-    ("to these questions with other images; give", lambda a: (Oracle(), other(a, digest="0" * 32), Setting())),
+    (
+        r"other images, or with whole images where margins are cut off now \(--no-trim\); give",
+        lambda a: (Oracle(), other(a, digest="0" * 32), Setting()),
+    ),
     (
         "holds answers to 24 other questions than these 24; give --log another name, or delete it",
         lambda a: (Oracle(), other(a, question="What?"), Setting()),

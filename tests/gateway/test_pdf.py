@@ -215,7 +215,7 @@ def test_a_file_that_takes_too_much_memory_ends_its_own_process_only() -> None:
     try:
         (one,) = renderer.pages(text_pdf(), "1", 50)
         with pytest.raises(Refused) as refusal:
-            renderer.draw(one, 12_000, 12_000)
+            renderer.draw(one, (12_000, 12_000), [0, 0, 12_000, 12_000])
         assert refusal.value.code == "pdf_over_limit"
         assert renderer.pages(text_pdf(), "1", 50)[0].draw(300, 400).size == (300, 400)
     finally:

@@ -13,6 +13,8 @@ import stakes
 from stakes.errors import BadInput
 from stakes.gateway.proxy.actuators import check_servable, trim_warnings
 from stakes.gateway.settings import Settings
+from stakes.vision.geometry import count_tokens
+from stakes.vision.image.trim import margins
 
 
 def framed() -> Image.Image:
@@ -81,6 +83,17 @@ def test_a_request_for_places_on_the_image_is_not_trimmed(
     assert abs(width / height - 1120 / 1568) < 0.1
 
 
+def test_a_page_keeps_its_margins_where_too_few_tokens_would_be_left(upstream: Upstream, http: httpx.Client) -> None:
+    """As in calibration, where every page must take the largest budget."""
+    x0, y0, x1, y1 = margins(framed())
+    left = count_tokens("qwen2.5-vl", x1 - x0, y1 - y0)
+    for largest, box in ((left, f"{x0}:{y0}:{x1}:{y1}"), (left + 1, "0:0:1120:1568")):
+        rules = policy(trim=True, tiers={"high": {"cost": 5, "budget": largest}, "low": {"cost": 1, "budget": 64}})
+        with gateway(upstream.url, rules) as front:
+            reply = post(http, front.base_url, ask("Who signed it?", FRAMED))
+        assert (reply.headers["x-stakes-tier"], reply.headers["x-stakes-box"]) == ("low", box)
+
+
 def test_observing_changes_nothing_and_states_the_whole_image(upstream: Upstream, http: httpx.Client) -> None:
     with gateway(upstream.url, policy(trim=True), mode="observe") as front:
         reply = post(http, front.base_url, ask("What is the total?", FRAMED))
@@ -99,11 +112,12 @@ def test_a_wrapped_client_trims_and_reports_alike(upstream: Upstream, http: http
 
 
 def test_the_decision_without_an_image_says_whether_to_trim(upstream: Upstream, http: httpx.Client) -> None:
-    asked = {"What is the total?": True, "Give the bounding box of the total.": False}
+    asked = {"What is the total?": (True, HIGH), "Give the bounding box of the total.": (False, 0)}
     with gateway(upstream.url, policy(trim=True)) as front:
         for question, trimmed in asked.items():
             body = {"question": question, "images": [[1120, 1568]]}
-            assert http.post(f"{front.address}/stakes/decide", json=body).json()["trim"] is trimmed
+            decided = http.post(f"{front.address}/stakes/decide", json=body).json()
+            assert (decided["trim"], decided["trim_above"]) == trimmed
 
 
 def test_a_mismatch_is_reported_and_an_engine_that_resizes_itself_is_refused() -> None:

@@ -25,7 +25,7 @@ from stakes.models.identity import ModelName
 from stakes.notebooks import PolicyView
 from stakes.signals import KeywordRule, Prompt, Signal, from_dict, to_dict
 from stakes.signals.named import PluginSignal
-from stakes.signals.prompt import text_of
+from stakes.signals.prompt import as_prompt, text_of
 from stakes.signals.serialize import must_be_given
 from stakes.tiers import at_ratio, expected_costs, own_ratio
 from stakes.vision.geometry import family as named_family
@@ -214,12 +214,13 @@ class Policy(PolicyView, BaseModel):
         costs. Where two budgets tie, question and ``about`` decide: give the digest of the image, or any name of what
         is asked about. Without one, everybody who asks the same question gets the same budget, and the total is missed.
         """
+        trim = self.largest_budget if self.trim and not as_prompt(prompt).asks_for_coordinates else 0
         if self.per_request is not None:
             reading, weights = self.per_request.weights(self.reader, self.costs, prompt, task, cost)
             budget = self.per_request.budget(self._curves, weights, text_of(prompt), about)
             expected = sum(weights.values())
             why = f"{reading.why}; expected cost {expected:.3g} at {self.per_request.price:.3g} a token"
-            return Decision(reading.tier, budget, expected, reading.probability, why, reading.decided)
+            return Decision(reading.tier, budget, expected, reading.probability, why, reading.decided, trim=trim)
         if cost is not None:
             raise BadInput("a request's own cost needs a policy with per-request costs; calibrate with --per-request")
         reading = self.reader(prompt, task)
@@ -234,7 +235,14 @@ class Policy(PolicyView, BaseModel):
             plan.escalate,
             plan.review_below,
             plan.predictor,
+            trim,
         )
+
+    @property
+    def largest_budget(self) -> int:
+        """The largest budget that was measured, or that a tier has."""
+        measured = [budget for plan in self.tiers.values() if plan.curve for budget in plan.curve.budgets]
+        return max([*measured, *self.budgets.values()])
 
     @property
     def budgets(self) -> dict[str, int]:

@@ -10,9 +10,8 @@
              or options, where these beat them                          ``escalation.step.options_step``
 4. certify   choose on a quarter of the documents, guarantee on others  ``certify.certificate.certify``
 
-Adaptive sampling, certification and per-request costs are values in ``CalibrationOptions``. The policy depends on the
-set of outcomes and nothing else: a run that was killed and resumed gives the same bytes. Paper, section
-"Calibrate-Then-Allocate".
+Adaptive sampling, certification and per-request costs are values in ``CalibrationOptions``. A run that was killed and
+resumed gives the same bytes of the policy. Paper, section "Calibrate-Then-Allocate".
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,18 +37,19 @@ from stakes.calibration.escalation.choose import page_statistics_of
 from stakes.calibration.escalation.step import OptionRequest, OptionStep, options_step
 from stakes.calibration.estimators import DEFAULT, ChosenBudgets, Terms, check_estimator, choose
 from stakes.calibration.holdout import HeldOut, held_out
-from stakes.calibration.measure import Measurement, choosing_part, measure, questions_by_label
+from stakes.calibration.measure import Measurement, choosing_part, measure, questions_by_label, without_margins
 from stakes.calibration.per_request import calibrate_per_request, errors_by_label
 from stakes.calibration.reading import DEFAULT as DEFAULT_SIGNAL
 from stakes.calibration.reading import SettledTiers, check_tiers, default_signal, settle_tiers, usable_labels
 from stakes.calibration.result import Calibration, tier_plans
 from stakes.data.sample import Sample, read_samples
+from stakes.data.trim import MarginsCut
 from stakes.errors import BadInput, StakesError
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.runner import RunOptions
-from stakes.evaluation.samples import answerable, basis_of, prepare_samples, trim_samples
+from stakes.evaluation.samples import answerable, basis_of, prepare_samples
 from stakes.models import VLM, load
-from stakes.models.identity import family_of, menu_of, model_name, statistic_of
+from stakes.models.identity import family_of, menu_of, model_name, native_tokens, statistic_of
 from stakes.signals import Signal, to_dict
 from stakes.signals.named import named_signal
 from stakes.tiers import expected_costs
@@ -74,8 +74,8 @@ class CalibrationOptions:
     """Second attempts and review, considered beside fixed budgets."""
     per_request: bool = False
     """Spend by each request's expected cost. The samples' tiers must be labels; the signal predicts them."""
-    trim: bool = False
-    """Cut the margins of all images off before anything is measured (``vision.image.trim``)."""
+    trim: bool | None = None
+    """Cut the margins of all images off before anything is measured; None: where budgets are realized by resizing."""
     run: RunOptions = field(default_factory=RunOptions)
 
     def __post_init__(self) -> None:
@@ -173,16 +173,16 @@ def _calibrate(
 ) -> Calibration:
     """The four steps, the checks between them, and the policy; ``samples`` are prepared."""
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
-    menu = menu_of(model, options.setting.mechanism)
+    menu, whole = menu_of(model, options.setting.mechanism), {sample.id: sample for sample in samples}
     budgets = budgets_to_measure(options.grid, mean_budget, floor, menu)
-    documents = calibration_digests(samples) if options.trim else None  # of the whole images
-    samples, excluded = answerable(model, trim_samples(samples) if options.trim else samples, log)
+    samples, trim = without_margins(samples, model, options.setting, options.trim, max(budgets))
+    samples, excluded = answerable(model, samples, log)
     if options.certification is not None:
         samples = check_certifiable(samples, costs, options.certification)
     check_tiers(samples, costs, signal)
     labels = usable_labels(samples, costs)
     questions = questions_by_label(samples, costs, labels)
-    counts = {tier: sum(by_label.values()) for tier, by_label in questions.items()}
+    counts = {tier: sum(each.values()) for tier, each in questions.items()}
     terms = Terms(expected_costs(questions, costs), counts, mean_budget * len(samples), floor, max_harm=limits)
     check_feasible(costs, terms.counts, terms.total, budgets, floor)
     sampling, choice = options.sampling, terms
@@ -195,13 +195,13 @@ def _calibrate(
     chosen = ChosenBudgets(adaptive.budgets, adaptive.fitted) if adaptive else choose(tables, terms, estimator)
     step = _options(measured, terms, costs, labels, options, None if menu else partial(page_statistics_of, samples))
     certificate = step.certificate or _certificate(tables, chosen, costs, mean_budget, options, sampling)
-    if certificate is not None:
-        certificate = replace(certificate, unit="group" if any(sample.group for sample in samples) else "document")
+    if certificate is not None and any(sample.group for sample in samples):
+        certificate = replace(certificate, unit="group")
     shipped = chosen.budgets if certificate is None else certificate.budgets
     basis = basis_of(model)
     # Drift monitoring compares a VLM's answers at both budgets: adaptive sampling lacks some, and legibility has none.
     differ = disagreements(outcomes, shipped) if adaptive is None and basis != "legibility" else {}
-    curves = tables.curves()
+    asked, pair = [whole[sample.id] for sample in samples], chosen.budgets if len(costs) == 2 else None
     policy = Policy(
         model=model_name(model),
         family=family_of(model),
@@ -209,32 +209,32 @@ def _calibrate(
         selector=options.setting.selector,
         basis="legibility" if basis == "legibility" else "answers",
         metric=options.setting.metric,
-        trim=options.trim or None,
+        trim=trim or None,
         menu=menu,
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,
         max_harm=limits,
         confidence=statistic_of(model) if any(one.reads_confidence for one in step.options.values()) else None,
-        tiers=step.plans(tier_plans(costs, questions, shipped, curves, chosen.curves, differ)),
+        tiers=step.plans(tier_plans(costs, questions, shipped, tables.curves(), chosen.curves, differ)),
         signal=to_dict(signal),
         estimator=estimator,
         certificate=None if certificate is None else certificate.record(),
         fingerprint=str(measured.run.fingerprint),
-        documents=documents or calibration_digests(samples),
+        documents=calibration_digests(asked),
     )
     if options.per_request:
         plan = calibrate_per_request(outcomes, samples, signal, costs, mean_budget, estimator, floor)
         policy = Policy.from_record(policy.model_dump(by_alias=True) | {"soft": plan.model_dump(by_alias=True)})
-    pair, native = chosen.budgets if len(costs) == 2 else None, {outcome.sample: outcome.native for outcome in outcomes}
     check, why_not = _held_out(measured, costs, mean_budget, options, labels)
     return Calibration(
         policy=policy,
-        curves=curves,
+        curves=tables.curves(),
         fitted=chosen.curves,
         plan=make_plan(chosen.curves, costs, questions, terms.total, floor, pair=pair, max_harm=limits),
         run=measured.run,
         excluded=excluded,
-        native_tokens=round(sum(native.values()) * len(samples) / len(native)),  # adaptive sampling leaves some out
+        native_tokens=sum(native_tokens(model, *sample.size, options.setting.requested) for sample in asked),
+        margins=MarginsCut.between(asked, samples) if trim else None,
         held_out=check,
         why_not_held_out=why_not,
         certificate=certificate,

@@ -38,7 +38,7 @@ from stakes.evaluation.fingerprint import (
 from stakes.evaluation.grading import DEFAULT_METRIC, grade, is_correct
 from stakes.evaluation.outcome_log import Outcome, read_outcomes
 from stakes.evaluation.runner import RunOptions, run
-from stakes.evaluation.samples import Excluded, answerable, basis_of, trim_samples
+from stakes.evaluation.samples import Excluded, answerable, basis_of, trimmed
 from stakes.evaluation.statistics import RATIOS
 from stakes.models.base import VLM
 from stakes.models.identity import model_name
@@ -131,7 +131,7 @@ def evaluate(
         )
     images = {sample.digest for sample in samples}
     if policy.trim:
-        samples = trim_samples(samples)
+        samples = trimmed(samples, model, setting.mechanism, policy.largest_budget)
     samples, excluded = answerable(model, samples, log)
     documents = {sample.document for sample in samples}
     if len(documents) < 2:

@@ -24,7 +24,9 @@ from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
 from stakes.evaluation.runner import Key, Run, RunOptions, run
+from stakes.evaluation.samples import trimmed
 from stakes.models.base import VLM
+from stakes.models.identity import model_name
 from stakes.tiers import expected_costs
 
 
@@ -108,6 +110,25 @@ def _measure_adaptively(
         changed=sum(run.changed for run in runs),
     )
     return Measurement(whole, result)
+
+
+def without_margins(
+    samples: Sequence[Sample], model: VLM, setting: Setting, wanted: bool | None, largest: int
+) -> tuple[Sequence[Sample], bool]:
+    """The samples as they are shown, and whether margins are cut off: as ``wanted``; None: where images are resized.
+
+    A gateway trims the images that it resizes. Where a parameter of the engine realizes budgets, it sends images as
+    they are. Deletion starts from whole pages, as in the paper.
+    """
+    named = model_name(model)
+    actuator = None if named is None else named.actuator
+    if wanted and actuator is not None:
+        raise BadInput(
+            f"margins are cut off where images are resized, and with --actuator {actuator} they are sent as they are; "
+            "leave out --trim, or calibrate by resizing"
+        )
+    trim = (actuator is None and setting.mechanism == "resolution") if wanted is None else wanted
+    return (trimmed(samples, model, setting.mechanism, largest) if trim else samples), trim
 
 
 def choosing_part(

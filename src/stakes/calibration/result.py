@@ -14,6 +14,7 @@ from stakes.calibration.certify.certificate import Certificate
 from stakes.calibration.escalation.step import OptionStep
 from stakes.calibration.holdout import AsServed, HeldOut, as_served, estimate_served
 from stakes.calibration.reading import SignalTraining
+from stakes.data.trim import MarginsCut
 from stakes.evaluation.runner import Run
 from stakes.evaluation.samples import Excluded
 from stakes.evaluation.savings import ms_per_thousand_tokens
@@ -34,7 +35,9 @@ class Calibration(CalibrationView):
     excluded: Excluded
     """Samples that the model could not be asked."""
     native_tokens: int
-    """What every sample once would take at full resolution; ``spent`` is what the policy takes."""
+    """What every sample once would take at full resolution, whole; ``spent`` is what the policy takes."""
+    margins: MarginsCut | None = None
+    """How much of the images was cut off before they were measured; None: nothing, they are whole."""
     held_out: HeldOut | None = None
     why_not_held_out: str = ""
     certificate: Certificate | None = None
@@ -128,6 +131,7 @@ class Calibration(CalibrationView):
             "fingerprint": self.policy.fingerprint,
             "basis": self.policy.basis,
             "excluded": self.excluded.record(),
+            "margins": None if self.margins is None else asdict(self.margins),
             "budgets": self.policy.budgets,
             "curves": {tier: asdict(curve) for tier, curve in self.curves.items()},
             "estimator": self.policy.estimator,

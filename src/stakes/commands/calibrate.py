@@ -57,9 +57,9 @@ def calibrate(
         typer.Option(help="Which tokens deletion keeps: redundancy, fastv:layer=2, module:Class, …"),
     ] = None,
     trim: Annotated[
-        bool,
-        typer.Option("--trim", help="Cut uniform margins and scanner borders off; a gateway that serves it does too."),
-    ] = False,
+        bool | None,
+        typer.Option(help="Cut margins and scanner borders off, as the gateway then does. Default: by resolution."),
+    ] = None,
     metric: Annotated[str, typer.Option(help=inputs.METRIC_HELP)] = DEFAULT_METRIC,
     floor: Annotated[int | None, typer.Option(help="The smallest budget permitted to any tier.")] = None,
     max_harm: MaxHarm = None,

@@ -253,7 +253,7 @@ def _summary(found: "FileReport", family: str) -> Iterator[str]:
         least, middle, largest = found.native_range
         yield f"native     {least} to {largest} visual tokens in {family}, median {middle}"
     if (found.mean_margin or 0) >= WIDE_MARGIN:
-        yield f"margins    {found.mean_margin:.0%} of the area is blank margin; calibrate --trim spends no tokens on it"
+        yield f"margins    {found.mean_margin:.0%} of the area is blank margin; resizing spends no tokens on it"
     for key, count in found.ignored_keys.items():
         yield f"ignored    the key {key!r} on {counted(count, 'line')}: no sample has it"
     for fatal, title in ((True, "unusable"), (False, "note")):

@@ -252,9 +252,9 @@ def _describe_difference(log: Path, run: str, fingerprint: Fingerprint, other_lo
         held, here = before.get("samples"), now["samples"]
         return f"{log} holds answers to {held} other questions than these {here}{also}; {other_log}, or delete it"
     if data := [key for key in DATA if key in keys]:
-        return (
-            f"{log} holds answers to these questions with other {' and '.join(data)}{also}; {other_log}, or delete it"
-        )
+        hint = ", or with whole images where margins are cut off now (--no-trim)" if data == ["images"] else ""
+        what = f"{log} holds answers to these questions with other {' and '.join(data)}{hint}"
+        return f"{what}{also}; {other_log}, or delete it"
     return f"{log} belongs to another experiment: {changes}; {other_log}, or restore the earlier setting"
 
 

@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING
 
 from stakes.data.images import image_source
 from stakes.data.sample import Sample
+from stakes.data.trim import trim_samples
 from stakes.errors import BadInput, UnreadableImage
 from stakes.evaluation.fingerprint import save_json, sidecar
 from stakes.evaluation.progress import progress_bar
 from stakes.formats import counted
+from stakes.models.base import Mechanism
+from stakes.models.identity import native_tokens
 from stakes.signals.base import Signal
 from stakes.signals.prompt import Prompt
 from stakes.vision.image.decode import open_image, probe
-from stakes.vision.image.trim import Bounds, margins
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -159,25 +161,6 @@ def _is_intact_png(data: bytes) -> bool:
     return True
 
 
-def trim_samples(samples: Iterable[Sample]) -> list[Sample]:
-    """The samples with the margins of their images cut off; what was cut is part of the digest."""
-    boxes: dict[str, Bounds] = {}
-    trimmed = []
-    for sample in samples:
-        if sample.digest not in boxes:
-            boxes[sample.digest] = margins(open_image(sample.load()))
-        box = boxes[sample.digest]
-        if box != (0, 0, *sample.size):
-            size, name = (box[2] - box[0], box[3] - box[1]), digest(f"{sample.digest} {box}".encode())
-            sample = replace(sample, size=size, digest=name, load=partial(_load_part, sample.load, box))
-        trimmed.append(sample)
-    return trimmed
-
-
-def _load_part(load: Load, box: Bounds) -> "Image":
-    return open_image(load()).crop(box)
-
-
 def document_units(documents: Sequence[str], digests: Sequence[str], groups: Sequence[str] | None = None) -> list[str]:
     """The independent unit of each sample: its group or document, or the first one joined to it by shared images.
 
@@ -293,6 +276,11 @@ def answerable(
     if log is not None:
         save_json(sidecar(Path(log), "apart"), {"asked": len(rest), **excluded.record()})
     return rest, excluded
+
+
+def trimmed(samples: Iterable[Sample], model: object, mechanism: Mechanism, largest: int) -> list[Sample]:
+    """The samples without their margins, where what is left takes the largest budget."""
+    return trim_samples(samples, lambda x, y: native_tokens(model, x, y, mechanism) >= largest)
 
 
 def basis_of(model: object) -> str:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from stakes.errors import InfeasibleBudget
 from stakes.gateway.monitoring.metrics import Metrics
 from stakes.gateway.pages import keep_cap
-from stakes.gateway.proxy.actuators import fit_images, trims
+from stakes.gateway.proxy.actuators import fit_images, trim_above
 from stakes.gateway.proxy.checks import parse_within
 from stakes.gateway.proxy.clients import Authenticator, Client
 from stakes.gateway.proxy.decide import GROUNDING, RequestPlan, TierChoice, choose_tier, images_digest
@@ -146,6 +146,7 @@ class DecideEndpoint:
     def _record(self, plan: RequestPlan, call: Call, images: list[MeasuredImage]) -> dict[str, Any]:
         budgets = plan.budgets or plan.natives
         each = zip(images, call.images, budgets, plan.predicted, strict=True)
+        above = 0 if plan.tier == GROUNDING else trim_above(plan.rules.policy, self._settings, call)
         return {
             "tier": plan.tier,
             "why": plan.why,
@@ -153,7 +154,8 @@ class DecideEndpoint:
             "policy": plan.rules.policy.fingerprint,
             "family": plan.rules.policy.family,
             "actuator": self._settings.actuator,
-            "trim": trims(plan.rules.policy, self._settings, call) and plan.tier != GROUNDING,
+            "trim": above > 0,
+            "trim_above": above,
             "images": [self._image(plan, image, ref, budget, tokens) for image, ref, budget, tokens in each],
             "parameters": call.record,
             "booked": plan.booked or 0,

@@ -53,7 +53,7 @@ def _seen(image: MeasuredImage) -> Image.Image:
     scale = min(1.0, math.sqrt(SEEN * PATCH**2 / (image.width * image.height)))
     size = max(1, round(scale * image.width)), max(1, round(scale * image.height))
     if image.page is not None:
-        return image.page.renderer.draw(image.page, *size)
+        return image.page.renderer.draw(image.page, size, [0, 0, *size])
     try:
         return resample(Picture(image.data, max_pixels=image.width * image.height), *size)
     except UnreadableImage:

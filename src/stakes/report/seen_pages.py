@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from stakes.data.sample import Sample
+from stakes.data.trim import trim_sample
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 from stakes.report.data import MeasuredRun
 from stakes.report.filmstrip import Filmstrip, Frame, Place, dimmed, mark_of, place_of, seen
+from stakes.vision.geometry import count_tokens
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import Fitted, fit
 
@@ -46,7 +48,10 @@ def see(
     most: int = BUDGETS,
 ) -> SeenPage:
     """What the model sees of a sample's page at up to ``most`` of its budgets."""
-    policy, image = run.policy, open_image(sample.load())
+    policy = run.policy
+    if policy.trim:
+        sample = trim_sample(sample, lambda *size: count_tokens(policy.family, *size) >= policy.largest_budget)
+    image = open_image(sample.load())
     chosen, uniform = policy.budgets[rows[0].tier], uniform_budget(rows, policy.mean_budget)
     shown = _spread(rows, {uniform, chosen}, most)
     grid, masks, notes = (0, 0), dict[int, dict[str, str]](), list[str]()

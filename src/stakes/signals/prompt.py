@@ -9,6 +9,7 @@ completions, responses and messages; samples may carry ``system``, ``schema`` an
 ['total', 'notes']
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -23,6 +24,7 @@ MOST_TURNS = 32
 _INSTRUCTING = ("system", "developer")
 _FORCED = ("required", "any", "tool", "function")
 _NUMERIC = frozenset({"number", "integer"})
+_COORDINATES = re.compile(r"bounding[ _-]?box|\bbbox|\bbox_?2d|\bpoint_?2d|\bcoordinates?\b", re.IGNORECASE)
 Role = Literal["user", "assistant"]
 
 
@@ -66,6 +68,11 @@ class Prompt:
         """The question with the names of the schema's fields; the system text where the request has neither."""
         names = ", ".join(one.name for one in self.schema)
         return "\n".join(filter(str.strip, (self.question, names))) or self.system
+
+    @property
+    def asks_for_coordinates(self) -> bool:
+        """Whether it asks where something is on the image; it is not trimmed, so that relative positions hold."""
+        return any(map(_COORDINATES.search, (self.question, self.system, *(one.name for one in self.schema))))
 
 
 def as_prompt(prompt: str | Prompt, task: str | None = None) -> Prompt:

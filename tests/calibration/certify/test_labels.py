@@ -188,7 +188,7 @@ def test_a_certificate_of_schema_1_stays_valid_until_a_new_field_is_set(found: C
     record = found.policy.model_dump(by_alias=True)
     for name in ("model", "metric", "max_harm", "trim", "confidence"):
         del record[name]
-    for part in ("model", "metric", "harm limit"):
+    for part in ("model", "metric", "harm limit", "trimming"):
         del record["certificate"]["digest"][part]
     record["schema"] = 1
     assert edited_parts(Policy.from_record(record)) == []

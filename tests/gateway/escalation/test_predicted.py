@@ -59,7 +59,7 @@ def test_a_prediction_keeps_the_limits_of_decoding_in_every_mode(upstream: Upstr
 def test_a_prediction_that_nobody_waits_for_ends_before_the_next_image() -> None:
     abandoned, option = Event(), predicting().tiers["high"].option
     image = measure_bytes(encoded(page()), "qwen2.5-vl", Limits())
-    assert len(predict_budgets(option, [image], abandoned)) == 1
+    assert len(predict_budgets(option, "qwen2.5-vl", [image], abandoned)) == 1
     abandoned.set()
     with pytest.raises(Refused, match="nobody waits"):
-        predict_budgets(option, [image], abandoned)
+        predict_budgets(option, "qwen2.5-vl", [image], abandoned)

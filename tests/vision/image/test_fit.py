@@ -8,7 +8,8 @@ from PIL import Image
 
 from stakes.errors import BadInput, InfeasibleBudget, UnknownFamily, UnreadableImage
 from stakes.vision.geometry import count_tokens, families, family, smart_resize
-from stakes.vision.image.resize import best_grid, fit, fitted_size
+from stakes.vision.image.grid_sizes import best_grid
+from stakes.vision.image.resize import fit, fitted_size
 
 FACTOR_FAMILIES = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl")
 CONTROLLABLE = [name for name, known in families().items() if known.controllable_by_resizing]

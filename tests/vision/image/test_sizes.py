@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from stakes.errors import BadInput, InfeasibleBudget
 from stakes.vision.geometry import count_tokens, family, smart_resize
-from stakes.vision.image.resize import SLACK, best_grid, fitted_size
+from stakes.vision.image.grid_sizes import SLACK, best_grid
+from stakes.vision.image.resize import fitted_size
 
 BUDGETS = (32, 64, 96, 128, 160, 224, 304, 384, 448, 480, 512, 544, 576)
 FACTOR_FAMILIES = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl")

@@ -227,6 +227,8 @@ class Decision:
     escalate: Escalation | None = None
     review_below: float | None = None
     predictor: BudgetPredictor | None = None
+    trim: int = 0
+    """Margins are cut off where so many native tokens are left, as by ``fit`` with ``trim=decision.trim``; 0: never."""
 
     @property
     def option(self) -> TierOption:

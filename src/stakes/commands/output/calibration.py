@@ -78,6 +78,8 @@ def print_calibration(
         typer.echo("LEGIBILITY, not a VLM's error: whether the text at each answer's position can still be read.")
     if len(found.excluded):
         typer.echo(f"{found.excluded}.")
+    if found.margins is not None and found.margins.trimmed:
+        typer.echo(f"{found.margins}.")
     budgets = sorted({budget for curve in found.curves.values() for budget in curve.budgets})
     rows = [
         (budget, *(f"{curve.error(budget):.3f}" if budget in curve.budgets else "" for curve in found.curves.values()))

@@ -32,12 +32,13 @@ from stakes.gateway.monitoring.upstreams import (
 from stakes.gateway.proxy.actuators import fit_images
 from stakes.gateway.proxy.clients import Authenticator
 from stakes.gateway.proxy.errors import Refused
-from stakes.gateway.proxy.images import data_url, measure, write_png
+from stakes.gateway.proxy.images import data_url, measure
 from stakes.gateway.proxy.request import dump, read_call
 from stakes.gateway.proxy.upstream import NETWORK_ERRORS, Upstream
 from stakes.gateway.proxy.usage import PARAMETERS, image_tokens, parsed
 from stakes.gateway.settings import Settings
 from stakes.vision.geometry import family as named_family
+from stakes.vision.image.png import write_png
 
 _SHARES = (1 / 6, 1 / 4, 1 / 3, 1 / 2, 3 / 4)  # of the native tokens; the least and the most feasible are sent
 _PROBE_S, _CHECK_S = 120.0, 10.0

@@ -3,7 +3,9 @@
 A message is the length of its JSON (4 bytes), the JSON, and as many bytes of data as ``bytes`` in it says.
 
     {"do": "open", "key": …, "most": 50, "bytes": n} + the file      ->  {"sizes": [[595.0, 842.0], …]} in points
-    {"do": "draw", "key": …, "page": 0, "width": 588, "height": 756}  ->  {"bytes": m} + BGRx
+    {"do": "draw", "key": …, "page": 0, "size": [588, 756], "at": [0, 0, 588, 756]}  ->  {"bytes": m} + BGRx
+
+``size`` is of the drawing, ``at`` where the page's left and top and its whole width and height come to lie on it.
 
 The last file stays open. PDFium here has no JavaScript engine, and nothing in a file is followed or started. The
 address space and the time of a command are limited, no file can be written: what needs more ends this process.
@@ -95,17 +97,17 @@ class _Reader:
         return {"sizes": sizes}
 
     def draw(self, message: dict[str, Any]) -> bytes:
-        """The page in exactly this size, on white, as rows of BGRx."""
+        """The page, or the part of it that lies on the drawing, on white, as rows of BGRx."""
         if self._document is None or self._key != message["key"]:
             raise PdfProblem("closed")
-        width, height = message["width"], message["height"]
+        width, height = message["size"]
         try:
             page = self._document[message["page"]]
         except self._pdfium.PdfiumError:
             raise PdfProblem("unreadable") from None
         bitmap = self._pdfium.PdfBitmap.new_native(width, height, self._raw.FPDFBitmap_BGRx)
         bitmap.fill_rect((255, 255, 255, 255), 0, 0, width, height)
-        area = (bitmap, page, 0, 0, width, height, 0, self._raw.FPDF_ANNOT)
+        area = (bitmap, page, *message["at"], 0, self._raw.FPDF_ANNOT)
         self._raw.FPDF_RenderPageBitmap(*area)
         if self._document.formenv is not None:
             self._raw.FPDF_FFLDraw(self._document.formenv, *area)

@@ -3,16 +3,18 @@
     renderer = PdfRenderer(Limits())
     pages = renderer.pages(data, label="1")          # sizes in pixels at 200 dpi
     pages[0].draw(588, 756)                          # a PIL image of exactly that size
+    pages[0].draw(588, 756, pages[0].margins())      # without the page's margins
 
 All of it blocks and runs in the bounded workers.
 """
 
 import hashlib
+import math
 import os
 import queue
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Timer
@@ -24,6 +26,7 @@ from stakes.errors import BadInput
 from stakes.gateway.pdf.child import receive, send
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Limits
+from stakes.vision.image.trim import Bounds, margins
 
 MOST_PIXELS = 8_000_000  # that are drawn to be reduced
 DPI = 200  # of a page's native size: a scanned page's usual one
@@ -48,11 +51,25 @@ class PdfPage:
     height: int
     label: str
 
-    def draw(self, width: int, height: int) -> Image.Image:
-        """The page in exactly this size, drawn twice as large and reduced: PDFium reduces scans worse than Pillow."""
+    def draw(self, width: int, height: int, box: Bounds | None = None) -> Image.Image:
+        """The page, or a box of its pixels, in exactly this size.
+
+        It is drawn twice as large and reduced, because PDFium reduces scans worse than Pillow.
+        """
         times = 2 if 4 * width * height <= MOST_PIXELS else 1
-        drawn = self.renderer.draw(self, times * width, times * height)
+        left, top, right, bottom = box or (0, 0, self.width, self.height)
+        across, down = times * width / (right - left), times * height / (bottom - top)
+        at = [round(n) for n in (-left * across, -top * down, self.width * across, self.height * down)]
+        drawn = self.renderer.draw(self, (times * width, times * height), at)
         return drawn if times == 1 else drawn.resize((width, height), Image.Resampling.LANCZOS)
+
+    def margins(self) -> Bounds:
+        """The box of the page's pixels without its margins, found on a drawing of half its size or less."""
+        part = max(2, math.ceil(math.sqrt(self.width * self.height / MOST_PIXELS)))
+        size = max(1, self.width // part), max(1, self.height // part)
+        x0, y0, x1, y1 = margins(self.renderer.draw(self, size, [0, 0, *size]))
+        across, down = self.width / size[0], self.height / size[1]
+        return math.floor(x0 * across), math.floor(y0 * down), math.ceil(x1 * across), math.ceil(y1 * down)
 
 
 class _Child:
@@ -126,16 +143,16 @@ class PdfRenderer:
             pages.append(PdfPage(self, key, data, index, *size, f"{label}.{index + 1}"))
         return pages
 
-    def draw(self, page: PdfPage, width: int, height: int) -> Image.Image:
-        """One page in exactly this size, as PDFium draws it."""
-        message = {"do": "draw", "key": page.key, "page": page.index, "width": width, "height": height}
+    def draw(self, page: PdfPage, size: tuple[int, int], at: Sequence[int]) -> Image.Image:
+        """A drawing of exactly this size by PDFium; ``at``: where the page lies on it (left, top, width, height)."""
+        message = {"do": "draw", "key": page.key, "page": page.index, "size": size, "at": list(at)}
         with self._lent() as child:
             if child.key != page.key:
                 self._open(child, page.key, page.data, self._limits.images)
             answer, pixels = self._ask(child, message)
         if "problem" in answer:
             raise _refusal(answer["problem"])
-        return Image.frombytes("RGB", (width, height), pixels, "raw", "BGRX")
+        return Image.frombytes("RGB", size, pixels, "raw", "BGRX")
 
     def close(self) -> None:
         """End the processes; one that is drawing ends with its page."""

@@ -13,7 +13,7 @@ from threading import Event
 from stakes.budgets.policy import Policy
 from stakes.errors import BadInput
 from stakes.gateway.proxy.images import FittedImage, MeasuredImage, check_awaited, fit_image, page_url, predict_fit
-from stakes.gateway.proxy.request import Call, asks_for_coordinates, dump_images
+from stakes.gateway.proxy.request import Call, dump_images
 from stakes.gateway.proxy.scan import ImageRef
 from stakes.gateway.settings import Settings
 from stakes.models.base import CONFIDENCE, DEFAULT_SELECTOR
@@ -29,7 +29,7 @@ def check_servable(policy: Policy, settings: Settings) -> None:
     if (policy.trim or settings.trim) and settings.actuator != "pixels":
         raise BadInput(
             f"margins are cut off where images are resized, and --actuator {settings.actuator} leaves images as they "
-            "are; use --actuator pixels, or a policy calibrated without --trim"
+            "are; use --actuator pixels, or a policy calibrated with --no-trim"
         )
     if policy.confidence not in (None, CONFIDENCE):
         raise BadInput(
@@ -43,9 +43,10 @@ def check_servable(policy: Policy, settings: Settings) -> None:
     policy.decide("")  # a policy that reads its tiers from a judge has no judge here
 
 
-def trims(policy: Policy, settings: Settings, call: Call) -> bool:
-    """Whether the margins of a request's images are cut off: as calibrated or set, but not where it asks for places."""
-    return bool(settings.trim or policy.trim) and not asks_for_coordinates(call.prompt)
+def trim_above(policy: Policy, settings: Settings, call: Call) -> int:
+    """Margins are cut off where so many tokens are left, as calibrated; 0: they stay, as where it asks for places."""
+    trims = (settings.trim or policy.trim) and not call.prompt.asks_for_coordinates
+    return policy.largest_budget if trims else 0
 
 
 def trim_warnings(policy: Policy, settings: Settings) -> list[str]:

@@ -192,7 +192,9 @@ class Preparer:
                 plan.why += note
             names = [ref.part.get("uuid") for ref in refs]
             predicted = (
-                await self.workers.run_images(decoded, predict_budgets, option, images) if option.predictor else ()
+                await self.workers.run_images(decoded, predict_budgets, option, policy.family, images)
+                if option.predictor
+                else ()
             )
             plan.ask_grant(choice, [image.limit for image in images], keys, predicted)
             if (cap := self._settings.max_request_tokens) is not None:
@@ -281,8 +283,8 @@ class Preparer:
         refs, images = self._measure(call, plan.rules.policy.family)
         if choice.tier == GROUNDING:
             return refs, images, []
-        if actuators.trims(plan.rules.policy, self._settings, call):
-            images = [replace(image, trim=image.page is None and not image.low_detail) for image in images]
+        if above := actuators.trim_above(plan.rules.policy, self._settings, call):
+            images = [replace(image, trim=0 if image.low_detail else above) for image in images]
         turns = call.record.get("messages", call.record.get("input"))
         data = [(ref.part, image.identity) for ref, image in zip(refs, images, strict=True)]
         keys = [] if choice.budget is not None else plan.rules.sizes.keys(sender, choice.tier, turns, data)

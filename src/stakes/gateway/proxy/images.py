@@ -10,33 +10,29 @@ An upright image within its budget is decoded to detect damage, then sent in its
 
 import io
 import re
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING
 
-import numpy as np
 from PIL import Image
 
 from stakes.budgets.options.tier_plan import TierOption
 from stakes.errors import BadInput, InfeasibleBudget, UnreadableImage
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.settings import Encoding, Limits
-from stakes.vision.geometry import accepted_size, count_tokens
+from stakes.vision.geometry import accepted_size, count_tokens, tokens_as_sent
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.patches import BudgetPatches
 from stakes.vision.geometry.tiles import DetailTiles
 from stakes.vision.image.decode import Picture, open_image
+from stakes.vision.image.png import write_png
 from stakes.vision.image.resize import fit, fitted_size
 from stakes.vision.image.statistics import page_statistics
 from stakes.vision.image.trim import Bounds as Box
 from stakes.vision.image.trim import margins
 
-try:  # both are part of stakes[gateway]; without a wheel for the machine the standard library does the same, slower
-    from isal.isal_zlib import compress, crc32
-except ImportError:
-    from zlib import compress, crc32
 try:  # writes a megabyte in 0.04 ms and reads it in 0.1; the standard library takes 1.7 and 4
     from pybase64 import b64decode, b64encode
 except ImportError:
@@ -49,7 +45,6 @@ Bounds = Mapping[str, int]
 NO_BOUNDS: Bounds = {}
 JPEG_QUALITY = 95  # a convention, at 4:4:4 so that colored text stays sharp; PNG, the default, is lossless
 _HEAD = re.compile(r"data:([a-z0-9.+/-]{0,64})((?:;[a-z0-9.=+_-]{1,64}){0,4}),", re.IGNORECASE)
-_RGB, _UNFILTERED = 2, 0  # PNG's color type and row filter
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class MeasuredImage:
     client asked for detail "low", and the family defines what that takes, whatever the size. ``bounds``: of the
     upstream's processor, where not the family's. ``most``: by the largest entry of an engine's menu, None where that is
     not above ``native``. ``page``: of a PDF, drawn in the size that fits. ``decode_bytes``: memory to decode it.
-    ``trim``: its margins are cut off; never those of a PDF's page or of an image with low detail.
+    ``trim``: its margins are cut off where so many tokens are left; 0: they stay.
     """
 
     data: bytes
@@ -73,7 +68,7 @@ class MeasuredImage:
     decode_bytes: int = 0
     most: int | None = None
     page: "PdfPage | None" = None
-    trim: bool = False
+    trim: int = 0
 
     @property
     def limit(self) -> int:
@@ -181,7 +176,7 @@ def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding
     try:
         target = count_tokens(family, image.width, image.height) if image.low_detail else budget
         limit = image.width * image.height
-        fitted = fit(image.data, target, family, decode_limit=limit, trim=True) if image.trim else None
+        fitted = fit(image.data, target, family, decode_limit=limit, trim=image.trim) if image.trim else None
         whole = fitted is None or fitted.box == (0, 0, *size)
         if whole and image.native <= budget and accepted_size(family, *size) == size:
             picture = Picture(image.data, max_pixels=limit)
@@ -205,11 +200,21 @@ def _encode(image: Image.Image, encoding: Encoding) -> str:
 
 
 def _draw_page(image: MeasuredImage, page: "PdfPage", budget: int, family: str, encoding: Encoding) -> FittedImage:
-    """A page of a PDF, drawn in the size that its budget allows; its scale is of its size at 200 dpi."""
-    size = fitted_size(image.width, image.height, budget, family)
+    """A page of a PDF, drawn in the size that its budget allows; its scale and box are of its size at 200 dpi."""
+    x0, y0, x1, y1 = box = _shown(image, family, page.margins)
+    size = fitted_size(x1 - x0, y1 - y0, budget, family)
     tokens = _as_counted(image, size.width, size.height, budget, family)
-    scale = size.width / image.width, size.height / image.height
-    return FittedImage(_encode(page.draw(size.width, size.height), encoding), tokens, scale)
+    scale = size.width / (x1 - x0), size.height / (y1 - y0)
+    return FittedImage(_encode(page.draw(size.width, size.height, box), encoding), tokens, scale, box)
+
+
+def _shown(image: MeasuredImage, family: str, find_margins: Callable[[], Box]) -> Box:
+    """The part of an image that is shown: all of it, or what lies within its margins where that is enough."""
+    if image.trim:
+        x0, y0, x1, y1 = box = find_margins()
+        if tokens_as_sent(family, x1 - x0, y1 - y0) >= image.trim:
+            return box
+    return 0, 0, image.width, image.height
 
 
 def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:
@@ -220,7 +225,9 @@ def predict_fit(image: MeasuredImage, budget: int, family: str) -> FittedImage:
     return FittedImage(None, _as_counted(image, size.width, size.height, budget, family))
 
 
-def predict_budgets(option: TierOption, images: Sequence[MeasuredImage], abandoned: Event | None = None) -> list[int]:
+def predict_budgets(
+    option: TierOption, family: str, images: Sequence[MeasuredImage], abandoned: Event | None = None
+) -> list[int]:
     """What the tier's predictor gives each image; a PDF's page and an image of low detail get the fixed budget.
 
     The image is decoded, and trimmed, as calibration does it, so that its statistics are the same there and here. It
@@ -237,7 +244,7 @@ def predict_budgets(option: TierOption, images: Sequence[MeasuredImage], abandon
             pixels = open_image(image.data, max_pixels=image.width * image.height)
         except UnreadableImage:
             raise unreadable() from None
-        shown = pixels.crop(margins(pixels)) if image.trim else pixels
+        shown = pixels.crop(_shown(image, family, partial(margins, pixels)))
         found += option.predictor.predict([page_statistics(shown)], option.budget).tolist()
     return found
 
@@ -274,25 +281,3 @@ def _refusal(error: UnreadableImage, limits: Limits) -> Refused:
 
 def _too_large(limits: Limits) -> Refused:
     return Refused(413, "image_too_large", f"an image has more than {limits.image_bytes} bytes; send a smaller one")
-
-
-def write_png(image: Image.Image) -> bytes:
-    """An RGB image as PNG: 8 bits a channel, unfiltered rows, ISA-L's deflate where it is installed.
-
-    Pillow tries five filters on every row, which takes longer than decoding and resizing: 31 ms for an image of 576
-    tokens. Unfiltered rows take 18 ms with zlib at level 1 and 5 ms with ISA-L, and come out a tenth smaller, because
-    document pages are ink on paper and not gradients.
-    """
-    if image.mode != "RGB":
-        raise BadInput(f"write_png takes RGB images, not {image.mode}; convert it first")
-    width, height = image.size
-    rows = np.empty((height, 1 + 3 * width), dtype=np.uint8)
-    rows[:, 0] = _UNFILTERED
-    rows[:, 1:] = np.asarray(image).reshape(height, 3 * width)
-    head = struct.pack(">IIBBBBB", width, height, 8, _RGB, 0, 0, 0)
-    data = compress(rows.data, 1)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", crc32(data, crc32(kind)))

@@ -45,7 +45,6 @@ _ONCE = _HEADERS | {
     b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"authorization", b"content-type",
     b"x-api-key", b"api-key",
 }  # fmt: skip
-_COORDINATES = re.compile(r"bounding[ _-]?box|\bbbox|\bbox_?2d|\bpoint_?2d|\bcoordinates?\b", re.IGNORECASE)
 _TO_ENCODE = re.compile(r"[^ -~]|%(?=[0-9A-Fa-f]{2})")
 
 
@@ -213,11 +212,6 @@ def read_call(api: Api, record: dict[str, Any]) -> Call:
     hints = ClientHints.from_metadata(record.get("metadata"))
     parts = tuple(found.images), tuple(found.unread), tuple(found.parameters)
     return Call(record, *parts, read_prompt(api, record), hints)
-
-
-def asks_for_coordinates(prompt: Prompt) -> bool:
-    """Whether a request asks where something is on the image; it is not trimmed, so that relative positions hold."""
-    return any(map(_COORDINATES.search, (prompt.question, prompt.system, *(one.name for one in prompt.schema))))
 
 
 def encode_header(text: str) -> bytes:

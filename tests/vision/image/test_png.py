@@ -13,8 +13,8 @@ from PIL import Image
 
 from stakes.data import synthetic as pages
 from stakes.errors import BadInput
-from stakes.gateway.proxy import images
-from stakes.gateway.proxy.images import write_png
+from stakes.vision.image import png
+from stakes.vision.image.png import write_png
 
 
 def pixels(data: bytes) -> NDArray[np.uint8]:
@@ -43,8 +43,8 @@ def test_without_isal_it_is_zlib(monkeypatch: pytest.MonkeyPatch) -> None:
     image = pages.draw("signs", 0, "test").image
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "isal", None)
-        plain = importlib.reload(images).write_png(image)
-    again = importlib.reload(images).write_png(image)
+        plain = importlib.reload(png).write_png(image)
+    again = importlib.reload(png).write_png(image)
     assert (pixels(plain) == pixels(again)).all()
 
 

@@ -146,7 +146,7 @@ class DecideEndpoint:
     def _record(self, plan: RequestPlan, call: Call, images: list[MeasuredImage]) -> dict[str, Any]:
         budgets = plan.budgets or plan.natives
         each = zip(images, call.images, budgets, plan.predicted, strict=True)
-        above = 0 if plan.tier == GROUNDING else trim_above(plan.rules.policy, self._settings, call)
+        above = 0 if plan.tier == GROUNDING else trim_above(plan.rules.policy, self._settings, call.prompt)
         return {
             "tier": plan.tier,
             "why": plan.why,

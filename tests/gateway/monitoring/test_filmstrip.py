@@ -5,9 +5,10 @@ import io
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from tests.gateway.gateways import Gateway, calibrated, gateway
+from tests.gateway.gateways import Gateway, calibrated, gateway, policy
 from tests.gateway.upstream import Upstream
 
 from stakes.data.synthetic.typefaces import FONTS
@@ -49,6 +50,24 @@ def test_an_answer_is_shown_at_each_budget_and_nothing_is_kept(http: httpx.Clien
         missing = post(http, front, image=data_url(page), answer="not printed anywhere")
         assert (missing.status_code, missing.json()["error"]["code"]) == (422, "not_printed")
     assert upstream.seen == []  # no model was asked
+
+
+def test_the_frames_are_without_margins_where_the_policy_trims(http: httpx.Client, upstream: Upstream) -> None:
+    """At 64 tokens the print is less blurred where the blank paper around the frame gets none of them."""
+    page = Image.new("RGB", (840, 1120), "white")
+    draw = ImageDraw.Draw(page)
+    draw.text((260, 500), "Total due 1240.75", "black", ImageFont.truetype(FONTS / "Go-Regular.ttf", 24))
+    draw.rectangle((200, 300, 640, 800), outline="black", width=3)
+    plan = {"high": {"cost": 5, "budget": 200}, "low": {"cost": 1, "budget": 64}}
+    darkest: dict[bool | None, int] = {}
+    for trim in (None, True):
+        with gateway(upstream.url, policy(tiers=plan, trim=trim)) as front:
+            reply = post(http, front, image=data_url(page), answer="1240.75", budget=64)
+        assert reply.status_code == 200, reply.text
+        first, _ = reply.json()["frames"]
+        with Image.open(io.BytesIO(base64.b64decode(first["image"].partition(",")[2]))) as crop:
+            darkest[trim] = int(np.asarray(crop.convert("L")).min())
+    assert darkest[True] < darkest[None] - 30, darkest
 
 
 def test_what_cannot_be_drawn_is_refused_in_words(http: httpx.Client, upstream: Upstream) -> None:

@@ -21,7 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request as HttpRequest
 
 from stakes.data.sample import Sample
+from stakes.data.trim import trim_sample
 from stakes.errors import StakesError, UnreadableImage
+from stakes.gateway.proxy.actuators import trim_above
 from stakes.gateway.proxy.checks import parse_within
 from stakes.gateway.proxy.errors import Refused
 from stakes.gateway.proxy.http_limits import read_body
@@ -30,6 +32,8 @@ from stakes.gateway.settings import Settings
 from stakes.models.base import Request
 from stakes.report.filmstrip import Place, seen
 from stakes.report.gallery import data_url
+from stakes.signals import Prompt
+from stakes.vision.geometry import count_tokens
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import fit
 
@@ -105,9 +109,13 @@ class Filmstrips:
         finally:
             self._ocr.forget()
 
-    def _strip(self, image: "Image", body: FilmstripBody) -> dict[str, Any]:
+    def _strip(self, page: "Image", body: FilmstripBody) -> dict[str, Any]:
         policy, ocr = self.served.rules.policy, self._ocr
-        if ocr.locate([Sample("live", "", spellings(body.answer), load=lambda: image, digest="live")]):
+        sample = Sample("live", "", spellings(body.answer), load=lambda: page, digest="live")
+        if least := trim_above(policy, self.settings, Prompt("")):
+            sample = trim_sample(sample, lambda *size: count_tokens(policy.family, *size) >= least)
+        image = open_image(sample.load())
+        if ocr.locate([sample]):
             raise Refused(422, "not_printed", "the answer is not printed on the page in these words")
         places = ocr.locations["live"]
         window = Place.around(places[0].boxes).window(image.size)

@@ -17,6 +17,7 @@ from stakes.gateway.proxy.request import Call, dump_images
 from stakes.gateway.proxy.scan import ImageRef
 from stakes.gateway.settings import Settings
 from stakes.models.base import CONFIDENCE, DEFAULT_SELECTOR
+from stakes.signals import Prompt
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.menus import ActuatorName, check_actuator, choose_setting, highest_level, menu, settings_of
@@ -43,9 +44,9 @@ def check_servable(policy: Policy, settings: Settings) -> None:
     policy.decide("")  # a policy that reads its tiers from a judge has no judge here
 
 
-def trim_above(policy: Policy, settings: Settings, call: Call) -> int:
+def trim_above(policy: Policy, settings: Settings, prompt: Prompt) -> int:
     """Margins are cut off where so many tokens are left, as calibrated; 0: they stay, as where it asks for places."""
-    trims = (settings.trim or policy.trim) and not call.prompt.asks_for_coordinates
+    trims = (settings.trim or policy.trim) and not prompt.asks_for_coordinates
     return policy.largest_budget if trims else 0
 
 

@@ -283,7 +283,7 @@ class Preparer:
         refs, images = self._measure(call, plan.rules.policy.family)
         if choice.tier == GROUNDING:
             return refs, images, []
-        if above := actuators.trim_above(plan.rules.policy, self._settings, call):
+        if above := actuators.trim_above(plan.rules.policy, self._settings, call.prompt):
             images = [replace(image, trim=0 if image.low_detail else above) for image in images]
         turns = call.record.get("messages", call.record.get("input"))
         data = [(ref.part, image.identity) for ref, image in zip(refs, images, strict=True)]

@@ -93,6 +93,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("legibility --model ocr", "the table legibility does not use --model"),
         ("legibility-check --folder a", "the table legibility-check does not use --folder"),
         ("legibility-agreement --judge a", "--judge is for the table labels, not for legibility-agreement"),
+        ("labels --trim", "the table labels does not use --trim"),
+        ("latency --trim", "the table latency does not use --trim"),
+        ("paper --trim", "the table paper does not use --trim"),
+        ("legibility-check --trim", "the table legibility-check does not use --trim"),
         ("legibility-map --quick", "the table legibility-map does not use --quick"),
         ("all --every", "--every is for the table published, not for all"),
     ],
@@ -148,6 +152,25 @@ def test_a_family_of_synthetic_pages_replaces_a_data_set(
     made = json.loads((tmp_path / "made.json").read_text("utf-8"))["tables"]["within-task"]
     assert "receipts" in made["title"]
     assert "--data docvqa=receipts" in made["command"]
+
+
+def test_a_table_of_pages_without_margins_stands_beside_that_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for more in ([], ["--trim"]):
+        words = ["--data", "docvqa=receipts", "--per-tier", "5", "-o", "made.json"]
+        with pytest.raises(SystemExit) as left:
+            main(["reproduce", "within-task", *words, *more])
+        assert not left.value.code
+    whole, trimmed = json.loads((tmp_path / "made.json").read_text("utf-8"))["tables"].values()
+    assert (whole["name"], trimmed["name"]) == ("within-task", "within-task-trimmed")
+    assert trimmed["command"] == whole["command"].replace(" --data", " --trim --data")
+    assert ("trim" in whole["meta"], trimmed["meta"]["trim"]) == (False, True)
+    assert "margins of pages were cut off before they were fitted" in trimmed["findings"]
+    logs = {path.name for path in (tmp_path / "runs" / "reproduce").glob("*.jsonl")}
+    assert len(logs) == 2
+    assert {log.endswith("-trimmed.jsonl") for log in logs} == {True, False}
 
 
 @pytest.mark.parametrize(

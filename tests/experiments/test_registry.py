@@ -11,7 +11,7 @@ from stakes.experiments.tables import TABLES, experiment
 
 KNOWN = {
     "--model", "--data", "--per-tier", "--quick", "--signal", "--folder", "-o", "--mechanism", "--selector",
-    "--judge", "--judge-model", "--judge-key-env", "--scale-model", "--architecture-model",
+    "--judge", "--judge-model", "--judge-key-env", "--scale-model", "--architecture-model", "--trim",
 }  # fmt: skip
 
 

@@ -4,20 +4,26 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from tests.data.hub.tables import HIGH, LOW, picture
 from tests.experiments.test_tables import Scholar
 
 from stakes.data.sample import read_samples
 from stakes.errors import BadInput
+from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.samples import prepare_samples
-from stakes.experiments.study import FLOOR, Study
-from stakes.experiments.tables import cross_task, models
+from stakes.experiments.study import FLOOR, LEAST_TOKENS, Study
+from stakes.experiments.tables import cross_task, models, within_task
+from stakes.models.base import Mechanism
 from stakes.published import figures
 from stakes.signals import KeywordRule
 from stakes.signals.keywords import KEYWORDS
+from stakes.vision.geometry import count_tokens
+from stakes.vision.image.decode import open_image
 
 
 def write_file(folder: Path, tiers: list[str]) -> Path:
@@ -57,6 +63,61 @@ def test_content_gives_no_image_less_than_the_papers_floor(tmp_path: Path) -> No
     colors = arms.plan.budgets["content"][8:]
     assert set(colors) == {FLOOR} == {32}, "a solid color has no density at all"
     assert sum(arms.plan.budgets["content"]) == 8 * (512 + 96)
+
+
+def bordered(size: tuple[int, int], border: int, shade: int) -> Image.Image:
+    """A white page with bars of ink and a margin."""
+    page = Image.new("RGB", size, "white")
+    for top in (*range(border, size[1] - border - 40, 40), size[1] - border - 12):
+        page.paste((shade, 0, 0), (border, top, size[0] - border, top + 12))
+    return page
+
+
+def test_margins_are_cut_off_where_the_papers_least_tokens_are_left(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "bordered", ["high", "low"] * 2)
+    for i, border in enumerate((60, 200)):
+        bordered((756, 1008), border, i).save(path.parent / f"{i}.png")
+    whole = Study(Scholar(), "scholar", tmp_path / "runs", per_tier=2, data={"docvqa": str(path)})
+    trimmed = replace(whole, trim=True)
+    before, after = (study.questions(str(path)) for study in (whole, trimmed))
+    assert [sample.size for sample in before] == [(756, 1008)] * 4
+    assert [sample.size for sample in after] == [(656, 908)] * 2 + [(756, 1008)] * 2, "a border of 1 % is kept"
+    assert [one.digest == other.digest for one, other in zip(before, after, strict=True)] == [False] * 2 + [True] * 2
+    assert open_image(after[0].load()).size == after[0].size
+    assert [sample.size for sample in trimmed.first(str(path), 3, "")] == [(656, 908)] * 2 + [(756, 1008)]
+    forms = [study.questions("forms", 2) for study in (whole, trimmed)]
+    assert forms[0][0].digest != forms[1][0].digest
+    assert min(count_tokens("qwen2.5-vl", *sample.size) for sample in forms[1]) >= LEAST_TOKENS
+
+
+def test_a_receipt_is_trimmed_and_then_enlarged(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "receipts", ["high", "low"])
+    bordered((500, 900), 100, 0).save(path.parent / "0.png")
+    data = {"docvqa": "sroie", "sroie": str(path)}
+    study = Study(Scholar(), "scholar", tmp_path, per_tier=1, data=data)
+    whole, trimmed = (replace(study, trim=trim).questions("sroie")[0] for trim in (False, True))
+    assert whole.size[0] / whole.size[1] == pytest.approx(500 / 900, rel=0.01)
+    assert trimmed.size[0] / trimmed.size[1] == pytest.approx(318 / 718, rel=0.01)
+    assert LEAST_TOKENS <= count_tokens("qwen2.5-vl", *trimmed.size) < 1.1 * LEAST_TOKENS
+
+
+@pytest.mark.parametrize("mechanism", ["deletion", "resolution"])
+def test_answers_of_whole_and_of_trimmed_pages_live_in_one_folder(tmp_path: Path, mechanism: Mechanism) -> None:
+    whole = Study(Scholar(), "scholar", tmp_path, per_tier=8, mechanism=mechanism)
+    trimmed = replace(whole, trim=True)
+    assert isinstance(whole.model, Scholar)
+    for study in (whole, trimmed):
+        whole.model.learn(study.questions("forms"), 600)
+    first = within_task.measure(whole)
+    assert within_task.measure(trimmed).comparison.rows
+    logs = {
+        study.log("forms", study.questions("forms"), Setting(mechanism, None, "relaxed")) for study in (whole, trimmed)
+    }
+    assert len(logs) == 2
+    assert all(log.exists() for log in logs)
+    asked = whole.model.answered
+    assert within_task.measure(whole).comparison == first.comparison
+    assert whole.model.answered == asked, "the log of whole pages is as it was"
 
 
 def test_whole_words_end_the_scan_of_chartqa_at_the_published_row(real_data: Path) -> None:

@@ -10,7 +10,8 @@ need it: the frontier's 13 budgets serve the arms, the metrics and the map. A st
 A source is a family of synthetic pages (``forms``), a benchmark of the hub by the paper's protocol (``docvqa``,
 ``sampling``), a samples file, or ``sroie``: real receipts, which may replace the documents of the paper with
 ``data={"docvqa": "sroie", "sroie": "questions.jsonl"}``. Tiers of files are as labelled, unless a signal reads them.
-Receipts with fewer than 640 tokens are enlarged to that many, so that every budget of the paper is feasible.
+Receipts with fewer than 640 tokens are enlarged to that many, so that every budget of the paper is feasible. With
+``trim`` margins are cut off before, of other pages only where 640 tokens are left; such answers have logs of their own.
 """
 
 import json
@@ -27,6 +28,7 @@ from stakes.calibration.arms.plan import ARMS, ArmPlan, densities, plan_arms
 from stakes.data import synthetic as pages
 from stakes.data.hub.sources import SOURCES
 from stakes.data.sample import Sample, read_samples
+from stakes.data.trim import trim_samples
 from stakes.errors import BadInput
 from stakes.evaluation.batching import BatchAnswerer
 from stakes.evaluation.fingerprint import Setting, model_digest, save_json
@@ -111,6 +113,7 @@ class Study:
     split: str = "test"
     signal: Signal | None = None
     """How tiers are read; None takes the samples' own labels."""
+    trim: bool = False
     selectors: tuple[str, ...] = ()
     """The selectors that ``invariance`` measures; the paper's if empty."""
     others: Mapping[str, Other] = field(default_factory=dict)
@@ -139,7 +142,9 @@ class Study:
         if source in SOURCES:
             return self._drawn(tiered(source, count))
         samples = first_of_each_tier(self._of_file(source), count)
-        return [enlarged(sample, family_of(self.model)) for sample in samples] if source == RECEIPTS else samples
+        if source != RECEIPTS:
+            return self.without_margins(samples)
+        return [enlarged(sample, family_of(self.model)) for sample in self.without_margins(samples, 0)]
 
     def first(self, source: str, count: int, workload: str) -> list[Sample]:
         """The first ``count`` samples of a task, of both tiers as they come; half of each on synthetic pages."""
@@ -147,7 +152,12 @@ class Study:
             return self._drawn(of_task(source, workload, count))
         if source in pages.FAMILIES:
             return self.questions(source, count if source == "swatches" else -(-count // 2))[:count]
-        return self._of_file(source)[:count]
+        return self.without_margins(self._of_file(source)[:count])
+
+    def without_margins(self, samples: list[Sample], least: int = LEAST_TOKENS) -> list[Sample]:
+        """With ``trim`` the samples without their margins, where ``least`` tokens are left; else as they are."""
+        enough = lambda x, y: count_tokens(family_of(self.model), x, y) >= least  # noqa: E731
+        return trim_samples(samples, enough) if self.trim else samples
 
     def _of_file(self, source: str) -> list[Sample]:
         path = Path(self.data.get(source, source))
@@ -161,6 +171,7 @@ class Study:
         return self._recorded(draw.name, prepare_samples(read_samples(path), path.parent, signal), draw)
 
     def _recorded(self, name: str, samples: list[Sample], draw: Draw | None = None) -> list[Sample]:
+        samples = self.without_margins(samples)
         if self.recording is not None:
             self.recording.add_samples(name, samples, None if draw is None else draw.record(self.folder / "data"))
         return samples
@@ -197,13 +208,12 @@ class Study:
 
     def log(self, source: str, samples: Sequence[Sample], setting: Setting) -> Path:
         """The log of the answers to these samples."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f"{self.log_name(source, samples, setting)}.jsonl"
 
     def log_name(self, source: str, samples: Sequence[Sample], setting: Setting) -> str:
-        """The name of that log: model, source, number of samples and setting."""
+        """The name of that log: model, source, number of samples, setting, and whether margins are cut off."""
         parts = [self.name, source, len(samples), setting.requested, setting.selector, setting.metric]
-        name = "-".join(str(part) for part in parts if part)
+        name = "-".join(str(part) for part in (*parts, "trimmed" * self.trim) if part)
         return "".join(c if c.isalnum() or c in "-._" else "_" for c in name)
 
     def arms(
@@ -237,7 +247,6 @@ class Study:
         new = {sample.digest: sample for sample in samples if sample.digest not in known}
         if new:
             known |= dict(zip(new, densities(list(new.values()), self.model), strict=True))
-            self.folder.mkdir(parents=True, exist_ok=True)
             save_json(path, known)
         found = [known[sample.digest] for sample in samples]
         if self.recording is not None:

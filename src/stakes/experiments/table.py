@@ -1,7 +1,7 @@
 """The form of a measured table: rows of ours beside the published ones, findings in sentences, and the arms as rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from stakes.calibration.arms.comparison import ArmRow, Comparison
@@ -12,7 +12,7 @@ from stakes.published import figures
 Cell = str | int | float | None
 Row = tuple[Cell, ...]
 
-MEASURED = frozenset({"--model", "--data", "--per-tier", "--quick", "--signal", "--folder", "-o"})
+MEASURED = frozenset({"--model", "--data", "--per-tier", "--quick", "--signal", "--trim", "--folder", "-o"})
 """The options of ``stakes reproduce`` that every table answered by a model uses."""
 EITHER_MECHANISM = MEASURED | {"--mechanism"}
 """Those of a table that can be measured by deletion or by resolution."""
@@ -49,6 +49,16 @@ class Table:
     def record(self) -> dict[str, object]:
         """As JSON."""
         return asdict(self)
+
+
+def of_trimmed(measured: Table) -> Table:
+    """A table of pages without their margins, under a name of its own, with a finding that says so."""
+    return replace(
+        measured,
+        name=f"{measured.name}-trimmed",
+        findings=(*measured.findings, "margins of pages were cut off before they were fitted"),
+        meta={**measured.meta, "trim": True},
+    )
 
 
 def arm_rows(comparison: Comparison, source: str) -> list[Row]:

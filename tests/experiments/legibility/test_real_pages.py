@@ -25,6 +25,7 @@ from stakes.experiments.legibility.tables import legibility_tables
 from stakes.experiments.study import scale_page
 from stakes.legibility.engine import TextLine
 from stakes.legibility.model import Legibility
+from stakes.vision.geometry import count_tokens
 
 PAGES, LEGIBLE_FROM = 12, 8.0
 PRINT = {"high": 24.0, "low": 16.0}  # heights on the smallest page; others are up to twice as high
@@ -103,6 +104,40 @@ def test_pages_are_scaled_to_one_side_and_small_ones_are_named(data: Path, tmp_p
     assert len(small) == 2 * PAGES + 1
     with pytest.raises(BadInput, match=r"there is no .*docvqa"):
         real_set(tmp_path, "docvqa")
+
+
+def test_margins_are_cut_off_scaled_pages_and_small_ones_stay_left_out(tmp_path: Path) -> None:
+    for number, (size, border) in enumerate([((392, 504), 20), ((784, 1008), 160), ((300, 1008), 20)]):
+        write(tmp_path, str(number), size)
+        for path in (tmp_path / str(number)).glob("*.png"):
+            page = Image.new("RGB", size, "white")
+            for top in (*range(border, size[1] - border - 40, 40), size[1] - border - 8):
+                page.paste("black", (border, top, size[0] - border, top + 8))
+            page.save(path)
+    slightly, deeply = (real_set(tmp_path, name, True)[0][0] for name in "01")
+    assert slightly.size == (728, 952), "of 40 pixels at each edge some are kept"
+    assert deeply.size[0] / deeply.size[1] == pytest.approx(484 / 708, rel=0.01)
+    assert 640 <= count_tokens("qwen2.5-vl", *deeply.size) < 700
+    image: Any = deeply.load()
+    assert image.size == deeply.size
+    assert real_set(tmp_path, "2", True) == real_set(tmp_path, "2"), "all are small with their margins"
+    assert not real_set(tmp_path, "2")[0]
+
+
+def test_a_run_without_margins_has_logs_and_tables_of_its_own(
+    data: Path, out: Path, results: LegibilityResults
+) -> None:
+    before = {path.name: path.read_bytes() for path in out.glob("*.json*")}
+    trimmed = run_legibility(data, out, sets=["sroie"], model=reader(out / "cache"), trim=True)
+    assert trimmed.sets == (results.sets[2],), "these pages have no margins"
+    assert before.items() <= {path.name: path.read_bytes() for path in out.glob("*.json*")}.items()
+    new = {path.name for path in out.glob("*.jsonl")} - before.keys()
+    assert new == {f"legibility-sroie-{2 * PAGES}-resolution-relaxed-trimmed.jsonl"}
+    assert (out / "sroie-trimmed.apart.json").exists()
+    assert (trimmed.record()["trim"], "trim" in results.record()) == (True, False)
+    tables = legibility_tables(trimmed)
+    assert [table.name for table in tables] == [f"sroie-{name}-trimmed" for name in ("curves", "arms", "frontier")]
+    assert all(table.meta["trim"] and "margins of pages were cut off" in table.findings[-1] for table in tables)
 
 
 def test_curves_match_the_stub_engine(results: LegibilityResults) -> None:

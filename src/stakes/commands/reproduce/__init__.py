@@ -14,6 +14,7 @@ from stakes.commands.output import AsJson, print_json, print_measured, print_tab
 from stakes.commands.reproduce import legibility, options, paper
 from stakes.commands.reproduce.options import CHECK, PAPER, PUBLISHED, options_of
 from stakes.errors import BadInput, InfeasibleBudget
+from stakes.experiments.table import of_trimmed
 from stakes.experiments.tables import TABLES, experiment
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def reproduce(
         str | None, typer.Option(help="With the same: a model of another architecture, or none. " + options.OTHERS)
     ] = None,
     signal: Annotated[str, typer.Option(help="How tiers are read: tier (labels) or keywords.")] = "tier",
+    trim: Annotated[bool, typer.Option("--trim", help="Cut the margins of pages off, which the paper keeps.")] = False,
     folder: Annotated[Path, typer.Option(help="Answers are kept here; a later run resumes from them.")] = FOLDER,
     output: Annotated[
         Path | None,
@@ -102,7 +104,8 @@ def reproduce(
     if table == PUBLISHED:
         return _published(every, output, as_json)
     if table in legibility.NAMES:
-        return legibility.legibility(table, words, folder, output, as_json, model=source.name, per_tier=count)
+        of_ocr = legibility.legibility
+        return of_ocr(table, words, folder, output, as_json, model=source.name, per_tier=count, trim=trim)
     study = options.make_study(
         source.name,
         folder,
@@ -114,6 +117,7 @@ def reproduce(
     )
     study = replace(
         study,
+        trim=trim,
         copies=options.find_copies(words),
         judge=options.make_judge(judge, judge_model, judge_key_env, folder),
         others=options.make_others(source, workers, scale=scale_model, architecture=architecture_model),
@@ -143,8 +147,9 @@ def _measure(
     options.print_estimate(study, names)
     tables = {}
     for name in names:
+        trim = study.trim and "--trim" in options_of(name)
         try:
-            measured = experiment(name).table(study)
+            measured = experiment(name).table(replace(study, trim=trim))
         except InfeasibleBudget as error:
             # An AnyRes model has no tiles for budgets as low as the paper's; deletion keeps any number of tokens.
             other = "; try --mechanism deletion" if study.mechanism == "resolution" else ""
@@ -156,7 +161,8 @@ def _measure(
         if "sroie" in study.data:
             from stakes.experiments.tables.receipts import of_receipts
 
-            measured = of_receipts(measured, study)
+            measured = of_receipts(measured, replace(study, trim=trim))
+        measured = of_trimmed(measured) if trim else measured
         tables[measured.name] = {"command": made, "per_tier": study.per_tier, **measured.record()}
         if not as_json:
             print_measured(measured)
@@ -234,6 +240,7 @@ def format_command(table: str, data: list[str], study: "Study", signal: str, jud
     parts += [f"--limit {study.per_tier}"] if table == PAPER and study.per_tier < FULL else []
     parts += [f"--mechanism {study.mechanism}"] if "--mechanism" in used else []
     parts += [f"--signal {signal}"] if signal != "tier" else []
+    parts += ["--trim"] if study.trim else []
     parts += [f"--model {options.shown_name(study.name)}"] if study.name != "embedded" else []
     parts += [f"--{axis}-model {other.name}" for axis, other in study.others.items() if table == PAPER]
     parts += [f"--selector {selector}" for selector in study.selectors]

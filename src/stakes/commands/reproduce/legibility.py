@@ -28,7 +28,7 @@ NAMES = {
     "legibility-map": "an image of a page with the budget from which each word is legible",
 }
 OPTIONS = {
-    "legibility": frozenset({"--data", "--folder", "-o"}),
+    "legibility": frozenset({"--data", "--trim", "--folder", "-o"}),
     "legibility-check": frozenset({"--data", "-o"}),
     "legibility-agreement": frozenset({"--model", "--per-tier", "--quick", "--folder", "-o"}),
     "legibility-map": frozenset({"--data", "-o"}),
@@ -38,7 +38,15 @@ CHECK_PAGES, CHECK_BUDGETS = 20, (96, 160, 304)
 
 
 def legibility(
-    table: str, data: Sequence[str], folder: Path, output: Path | None, as_json: bool, *, model: str, per_tier: int
+    table: str,
+    data: Sequence[str],
+    folder: Path,
+    output: Path | None,
+    as_json: bool,
+    *,
+    model: str,
+    per_tier: int,
+    trim: bool = False,
 ) -> None:
     """Make one of the tables in NAMES; ``data`` names one folder of real pages, or one image for the map."""
     if table == "legibility-map":
@@ -48,9 +56,8 @@ def legibility(
     elif len(data) != 1 or not Path(data[0]).is_dir():
         raise BadInput(f"{table} reads real pages; give --data DIR once, a folder with docvqa/, chartqa/ and sroie/")
     else:
-        record = (
-            _real_pages(Path(data[0]), folder, as_json) if table == "legibility" else _check(Path(data[0]), as_json)
-        )
+        pages = Path(data[0])
+        record = _real_pages(pages, folder, as_json, trim) if table == "legibility" else _check(pages, as_json)
     if output is not None:
         save_record(output, record)
     if as_json:
@@ -86,14 +93,15 @@ def _map(data: Sequence[str], output: Path, as_json: bool) -> None:
     return None
 
 
-def _real_pages(data: Path, folder: Path, as_json: bool) -> dict[str, object]:
+def _real_pages(data: Path, folder: Path, as_json: bool, trim: bool) -> dict[str, object]:
     from stakes.evaluation.progress import Progress
     from stakes.experiments.legibility import run_legibility
     from stakes.experiments.legibility.tables import legibility_tables
 
-    results = run_legibility(data, folder / "legibility", progress=partial(Progress, sys.stderr))
+    results = run_legibility(data, folder / "legibility", progress=partial(Progress, sys.stderr), trim=trim)
     tables = _show(legibility_tables(results), as_json)
-    return {"command": "stakes reproduce legibility --data DIR", **results.record(), "tables": tables}
+    command = "stakes reproduce legibility --data DIR" + " --trim" * trim
+    return {"command": command, **results.record(), "tables": tables}
 
 
 def _agreement(model: str, per_tier: int, folder: Path, as_json: bool) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Legibility on real pages: three data sets and a mixed workload, beside the published VLM figures.
 
-    stakes reproduce legibility --data DIR -o docs/results/legibility.json
+    stakes reproduce legibility --data DIR -o docs/results/legibility.json       # --trim: without margins
     stakes reproduce legibility-check --data DIR
 
 No VLM is asked: an answer counts as lost when the text at its location no longer reads as at native size
@@ -65,6 +65,8 @@ class LegibilityResults:
     identity: dict[str, str]
     sets: tuple[SetResult, ...]
     mixed: MixedWorkload | None
+    trim: bool = False
+    """Whether the margins of pages were cut off."""
 
     def record(self) -> dict[str, object]:
         """As JSON; contains no text of a page, question or answer, and no timings."""
@@ -72,6 +74,7 @@ class LegibilityResults:
             "basis": BASIS,
             "note": "legibility, not a VLM's error",
             "model": self.identity,
+            **({"trim": True} if self.trim else {}),
             "sets": {result.name: result.record() for result in self.sets},
             "mixed": None if self.mixed is None else asdict(self.mixed),
         }
@@ -84,16 +87,18 @@ def run_legibility(
     sets: Sequence[str] = SETS,
     model: Legibility | None = None,
     progress: Callable[[str], Progress | None] = lambda _: None,
+    trim: bool = False,
 ) -> LegibilityResults:
     """Measure every set in ``folder``. Answers are logged in ``out``, where a later call continues."""
     model = model or Legibility()
-    study = Study(model, BASIS, out, mechanism="resolution", progress=None)
+    study = Study(model, BASIS, out, mechanism="resolution", progress=None, trim=trim)
     results: list[SetResult] = []
     measured: dict[str, tuple[list[Sample], list[Outcome]]] = {}
     for name in sets:
-        large, small = real_set(folder, name)
+        large, small = real_set(folder, name, trim)
         samples, excluded = answerable(model, large)
-        save_json(out / f"{name}.apart.json", {"asked": len(samples), "too_small": small, **excluded.record()})
+        apart = out / f"{name}{'-trimmed' if trim else ''}.apart.json"
+        save_json(apart, {"asked": len(samples), "too_small": small, **excluded.record()})
         set_study = replace(study, progress=progress(name))
         result, outcomes = measure_set(set_study, model, name, samples, excluded.by_tier, len(small))
         results.append(result)
@@ -101,7 +106,7 @@ def run_legibility(
     mixed = None
     if set(MIXED_TIERS) <= set(sets):
         mixed = mixed_workload(replace(study, progress=progress("mixed")), model, measured)
-    return LegibilityResults(model.identity(), tuple(results), mixed)
+    return LegibilityResults(model.identity(), tuple(results), mixed, trim)
 
 
 def mixed_workload(

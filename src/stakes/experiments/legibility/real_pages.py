@@ -3,6 +3,7 @@
 A folder holds ``docvqa/``, ``chartqa/`` and ``sroie/``, each with ``questions.jsonl`` and the images that it names.
 Pages are resampled to a longer side of 1008 pixels when they are read (ChartQA's charts are enlarged, receipts shrunk),
 so that all sets see the same budgets. Pages with fewer than 640 native tokens are left out by name, as in the paper.
+With ``trim`` margins are cut off the pages that remain, and a page is enlarged where fewer than 640 tokens are left.
 
 Two arms are added to the paper's, at the same total:
 
@@ -34,6 +35,7 @@ from stakes.calibration.arms.comparison import Comparison, EqualTotals, compare
 from stakes.calibration.arms.plan import least_budget, plan_arms, resized_budgets
 from stakes.calibration.holdout import HalfResult, HeldOut, held_out, split_half
 from stakes.data.sample import Sample, read_samples
+from stakes.data.trim import trim_samples
 from stakes.errors import BadInput
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import Outcome
@@ -42,14 +44,14 @@ from stakes.evaluation.samples import prepare_samples
 from stakes.evaluation.slopes import SlopeTest, slope_test
 from stakes.evaluation.statistics import Discordant, Gain, cwe_gain, discordant
 from stakes.experiments.legibility.agreement import rank_correlation
-from stakes.experiments.study import LEAST_TOKENS, Study, fixed_policy, scale_page
+from stakes.experiments.study import LEAST_TOKENS, Study, enlarged, fixed_policy, scale_page
 from stakes.legibility.model import Legibility
 from stakes.legibility.word_map import small_print_tokens
 from stakes.vision.geometry import count_tokens
 from stakes.vision.image.resize import fitted_size
 
 SETS = ("docvqa", "chartqa", "sroie")
-SIDE = 1008
+SIDE, FAMILY = 1008, "qwen2.5-vl"
 QUESTIONS = "questions.jsonl"
 
 TIERS = ("high", "low")
@@ -60,17 +62,20 @@ SCARCE_MEAN = 224
 TALLEST = 20  # pixels; answers this high or higher are one row of ``by_height``
 
 
-def real_set(folder: Path, name: str) -> tuple[list[Sample], list[str]]:
+def real_set(folder: Path, name: str, trim: bool = False) -> tuple[list[Sample], list[str]]:
     """The samples of ``folder/name`` with tiers as labelled and pages scaled, and the ids of those left out as small.
 
-    A page is small when it has fewer than LEAST_TOKENS.
+    A page is small when it, margins included, has fewer than LEAST_TOKENS.
     """
     path = folder / name / QUESTIONS
     if not path.is_file():
         raise BadInput(f"there is no {path}; give --data a folder with {', '.join(SETS)}, each with {QUESTIONS}")
     samples = [scale_page(sample, SIDE) for sample in prepare_samples(read_samples(path), path.parent)]
-    small = [sample.id for sample in samples if count_tokens("qwen2.5-vl", *sample.size) < LEAST_TOKENS]
-    return [sample for sample in samples if sample.id not in small], small
+    small = [sample.id for sample in samples if count_tokens(FAMILY, *sample.size) < LEAST_TOKENS]
+    large = [sample for sample in samples if sample.id not in small]
+    if trim:
+        large = [enlarged(sample, FAMILY) for sample in trim_samples(large, lambda *_: True)]
+    return large, small
 
 
 @dataclass(frozen=True)

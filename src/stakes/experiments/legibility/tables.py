@@ -24,6 +24,7 @@ from stakes.experiments.table import (
     format_interval,
     format_slopes,
     gain_cell,
+    of_trimmed,
     published_pair,
 )
 from stakes.legibility.model import BASIS
@@ -36,7 +37,8 @@ META = {"basis": BASIS}
 def legibility_tables(results: LegibilityResults) -> list[Table]:
     """Curves, arms and frontier of each set, and the mixed workload."""
     made = [table for one in results.sets for table in (curve_table(one), arm_table(one), frontier_table(one))]
-    return made if results.mixed is None else [*made, mixed_table(results.mixed)]
+    made += [] if results.mixed is None else [mixed_table(results.mixed)]
+    return list(map(of_trimmed, made)) if results.trim else made
 
 
 def curve_table(result: SetResult) -> Table:

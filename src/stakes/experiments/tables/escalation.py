@@ -65,7 +65,7 @@ def pages_of(study: Study, family: str) -> list[Sample]:
     drawn = draw_samples(family, "test", 2 * study.per_tier, study.signal, per_page=1, start=START)
     large = [sample for sample in drawn if sample.size[0] * sample.size[1] >= 28 * 28 * GRID[-1]]
     names = set(list(dict.fromkeys(sample.document for sample in large))[: study.per_tier])
-    return [sample for sample in large if sample.document in names]
+    return study.without_margins([sample for sample in large if sample.document in names], GRID[-1])
 
 
 def measure(study: Study, source: str) -> Pages:

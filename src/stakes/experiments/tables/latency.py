@@ -21,7 +21,7 @@ from stakes.experiments.tables.cross_task import workload
 from stakes.models.base import Request
 from stakes.published import figures
 
-OPTIONS, DATASETS = MEASURED, mixed.DATASETS
+OPTIONS, DATASETS = MEASURED - {"--trim"}, mixed.DATASETS
 BUDGETS = (576, 448, 304, 160, 96, 32)
 DEPLOYED = {"high": 576, "low": 32}
 TIMED = 12  # pages timed one at a time at each budget

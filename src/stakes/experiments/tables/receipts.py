@@ -79,7 +79,8 @@ def _field(sample: Sample) -> str:
 def of_receipts(measured: Table, study: Study) -> Table:
     """A table that was measured on receipts, under a name of its own, with a finding that says what they are."""
     samples, path = study.questions(RECEIPTS), Path(study.data[RECEIPTS])
-    sizes = {sample.id: sample.size for sample in prepare_samples(read_samples(path), path.parent, study.signal)}
+    prepared = study.without_margins(prepare_samples(read_samples(path), path.parent, study.signal), 0)
+    sizes = {sample.id: sample.size for sample in prepared}
     enlarged = {sample.document for sample in samples if sample.size != sizes[sample.id]}
     finding = (
         f"real receipts: {len(samples)} questions on {len({sample.document for sample in samples})} different "

@@ -1,4 +1,4 @@
-"""A drawn page that knows which of its pixels are ink, for ``trim_pages`` and ``trim_scans``."""
+"""A drawn page that knows which of its pixels are ink, for ``trim_pages``, ``trim_scans`` and ``trim_digital``."""
 
 from collections.abc import Callable
 
@@ -22,6 +22,7 @@ class Page:
         self.draw = ImageDraw.Draw(self.image)
         self.mask = Image.new("L", self.size)
         self.words: tuple[int, int, int, int] | None = None  # ink of the paper's color
+        self.contrast = TOLERANCE + 8  # of ink
 
     def ink(self, paint: Callable[[ImageDraw.ImageDraw, Paint], object], color: Paint = (20, 20, 30)) -> None:
         """Draw into the page and into the mask of its ink."""
@@ -43,8 +44,8 @@ class Page:
         self.image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
 
     def lost(self, box: tuple[int, int, int, int]) -> int:
-        """Pixels of ink outside of the box that differ from the paper by more than the tolerance."""
-        differs = (np.abs(np.asarray(self.image).astype(int) - np.array(self.paper)) > TOLERANCE + 8).any(axis=2)
+        """Pixels of ink outside of the box that differ from the paper by more than noise."""
+        differs = (np.abs(np.asarray(self.image).astype(int) - np.array(self.paper)) > self.contrast).any(axis=2)
         ink = differs & (np.asarray(self.mask) > 0)
         inside = np.zeros_like(ink)
         inside[box[1] : box[3], box[0] : box[2]] = True

@@ -6,6 +6,7 @@ make(KINDS[0], seed=3).lost(box)      # pixels of ink outside of the box
 from collections.abc import Callable
 
 import numpy as np
+from benchmarks.trim_digital import DIGITAL
 from benchmarks.trim_page import Page, Paint
 from benchmarks.trim_scans import SCANS
 from PIL import Image, ImageDraw, ImageFont
@@ -93,6 +94,7 @@ def _line_in_the_rim(page: Page) -> None:
     off, tilt = 1 + int(page.dice.uniform(0, 0.02) * page.width), int(page.dice.integers(-2, 3))
     page.draw.line((off, 0, max(0, off + tilt), page.height), (40, 40, 40), 1)
     page.draw.line((0, page.height - off, page.width, page.height - off), (40, 40, 40), 1)
+    page.grain(2)  # a scanner's line is not found on a page without noise
 
 
 def _specks(page: Page) -> None:
@@ -133,6 +135,7 @@ def _edge_dirt(page: Page) -> None:
     page.text()
     for x in page.dice.uniform(0, 1, 5) * page.width:
         page.draw.rectangle((x, 0, x + 9, 0.001 * page.height), (50, 50, 50))
+    page.grain(2)
 
 
 def _colored_paper(page: Page) -> None:
@@ -236,7 +239,7 @@ KINDS = [
     _colored_paper,
     _faint_text, _text_touching_a_black_border, _text_at_a_line_in_the_rim, _table_up_to_the_rim, _photograph_on_a_page,
     _white_paper_on_a_dark_table, _small_print_along_an_edge,
-    _number_stamped_upright_at_the_side, _dotted_leader_and_a_page_number, _tilted, *SCANS,
+    _number_stamped_upright_at_the_side, _dotted_leader_and_a_page_number, _tilted, *SCANS, *DIGITAL,
 ]  # fmt: skip
 WHOLE = {"photograph", "photograph_with_white_sky", "noise"}
 TRIMMED = {"plain", "black_borders", "skewed_border", "specks", "inverted", "colored_paper", "line_in_the_rim"}

@@ -197,6 +197,7 @@ def _broken_line_in_the_rim(page: Page) -> None:
         length = int(page.dice.uniform(0.01, 0.12) * page.height)
         page.draw.line((x, y, x, y + length), (50, 50, 50), 1)
         y += length + int(page.dice.uniform(0.005, 0.04) * page.height)
+    page.grain(2)
 
 
 def _photograph_with_a_dark_frame(page: Page) -> None:

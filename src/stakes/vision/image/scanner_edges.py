@@ -9,6 +9,8 @@
   at least half as dark as their median.
 * A strip has no light pixel, or none as dark as the paper. It is up to 12 % deep, at or near an edge of a light page.
 * Flakes within 3 % of the edge are at most 4 pixels deep, flatter than any print, with nothing behind or beside them.
+* Paper without noise comes from no scanner. There lines and strips have to touch the edge, a strip in which values
+  change is print, and flakes stay.
 """
 
 from collections.abc import Callable
@@ -25,6 +27,8 @@ Values = NDArray[np.uint8]  # [rows, columns] of gray, [rows, 4 * columns] of RG
 SAMPLES = 128  # along the longer side
 RIM, DEEPEST, ALONG = 0.03, 0.12, 0.25  # of the side: where, how deep, how long
 THICK, SOLID = 0.006, 0.95  # of a line: of the longer side, share of its pixels that are dark
+NOISE, CLEAN_OF = 4, 1000  # of 255: what noise adds to paper; of so many samples of clean paper one may have it
+MOST_CHANGES = 8  # cells of a strip in which values change that are dirt
 FLAT, STEP, NEAR = 4, 16, 0.016  # pixels of no print; cells; of the longer side: how far from anything else
 
 
@@ -41,13 +45,33 @@ class ScannedPaper:
         self.grid = _bytes(image.resize((columns, rows), Image.Resampling.NEAREST))
         self.background = [_most_frequent(self.grid[:, channel :: self.depth]) for channel in range(min(3, self.depth))]
         self.light = min(self.background) > 128
+        self.clean = False
+        self.tolerate(tolerance)
+        self._half = self._row([max(0, value // 2 - 1) for value in self.background])
+
+    def tolerate(self, tolerance: int) -> None:
+        """Background is what differs by no more than this in any channel."""
+        self.tolerance = tolerance
         low = [max(0, value - tolerance) for value in self.background]
         high = [min(255, value + tolerance) for value in self.background]
         self._lowest = self._row(low)
         self._spread = self._row([above - below for below, above in zip(low, high, strict=True)])
-        self._half = self._row([max(0, value // 2 - 1) for value in self.background])
         self._above = self._row([min(255, value + 1) for value in high])
         self.brighter = max(high) < 255  # whether a pixel can be brighter than the paper
+
+    def is_clean(self, core: Bounds) -> bool:
+        """Whether the paper around the core has one value, as no scan has; what has two values in all may be one."""
+        rows, columns = self.grid.shape[0], self.grid.shape[1] // self.depth
+        pixels = self.grid.reshape(rows, columns, self.depth)[:, :, : len(self.background)]
+        off = np.abs(pixels.astype(np.int16) - np.array(self.background, dtype=np.int16)).max(axis=2)
+        two = np.count_nonzero(np.bincount(off.ravel())) <= 2
+        if any(core):
+            x0, x1 = (int(x * columns / self.size[0]) for x in (core[0], core[2]))
+            y0, y1 = (int(y * rows / self.size[1]) for y in (core[1], core[3]))
+            off[y0 : y1 + 1, x0 : x1 + 1] = NOISE + 1
+        same = np.count_nonzero(off == 0)
+        self.clean = not two and bool((np.count_nonzero(off <= NOISE) - same) * CLEAN_OF <= same)
+        return self.clean
 
     def part(self, box: Bounds) -> Values:
         """The values in a box of pixels."""
@@ -65,6 +89,13 @@ class ScannedPaper:
     def is_not_brighter(self, values: Values, side: int = 1) -> Cells:
         """[rows, columns]: squares with a pixel that is not brighter than background in some channel."""
         return self._squares(values < self._above[: values.shape[1]], side)
+
+    def changes(self, values: Values, side: int) -> Cells:
+        """[rows, columns]: squares with a pixel that differs from the one above or beside it."""
+        signed, flags = values.astype(np.int16), np.zeros(values.shape, dtype=np.bool_)
+        flags[:, self.depth :] = np.abs(signed[:, self.depth :] - signed[:, : -self.depth]) > self.tolerance
+        flags[1:] |= np.abs(signed[1:] - signed[:-1]) > self.tolerance
+        return self._squares(flags, side)
 
     def contrast(self, values: Values) -> NDArray[np.int16]:
         """[rows, columns]: how far pixels are from the background, in green or gray."""
@@ -121,7 +152,7 @@ def from_edges(cells: Cells) -> tuple[Cells, Cells, Cells, Cells]:
 def erase_scanner_edges(ink: Cells, paper: ScannedPaper, side: int) -> None:
     """Erase lines, strips and flakes along the edges; several times, because a line may run beside a strip."""
     longest = max(ink.shape)
-    rim, flat, far = int(RIM * longest), max(1, FLAT // side), int(NEAR * longest)
+    rim, flat, far = 1 if paper.clean else int(RIM * longest), max(1, FLAT // side), int(NEAR * longest)
     thick = max(flat + 1, int(THICK * longest))
     for number, inward in enumerate(from_edges(ink)):
         edge = _Edge(paper, side, number, ink.shape)
@@ -134,7 +165,7 @@ def erase_scanner_edges(ink: Cells, paper: ScannedPaper, side: int) -> None:
                 outer[:] = band
             elif not (paper.light and _erase_strips(inward, rim, edge)):
                 break
-        if side > 1 and band[:rim].any():
+        if side > 1 and not paper.clean and band[:rim].any():
             outer[:rim] &= _without_flakes(np.ascontiguousarray(outer[: rim + far]), rim, flat, far)
 
 
@@ -169,6 +200,14 @@ class _Edge:
         contrast = self.paper.contrast(self.part(deep, (start, end)))
         darkest = contrast.max(axis=0 if self.number < 2 else 1)
         return int(np.count_nonzero(2 * darkest >= np.median(darkest))) >= SOLID * len(darkest)
+
+    def has_print(self, depth: NDArray[np.intp]) -> bool:
+        """Whether values change within the strip, as they do at print and not at dirt or noise."""
+        values = self.part(min(int(depth.max()), self.inward))
+        cells = from_edges(self.paper.changes(values, self.side))[self.number]
+        inner = np.minimum(depth, np.minimum(np.roll(depth, 1), np.roll(depth, -1))) - 4
+        within = np.arange(len(cells))[:, None] < inner  # farther in it turns to paper, so values change
+        return int(np.count_nonzero(cells & within)) >= MOST_CHANGES
 
 
 def _erase_lines(band: Cells, rim: int, edge: _Edge, thickness: tuple[int, int]) -> bool:
@@ -227,12 +266,16 @@ def _erase_strips(inward: Cells, rim: int, edge: _Edge) -> bool:
     paper, erased = edge.paper, False
     for flagged in (paper.is_light, paper.is_not_brighter) if paper.brighter else (paper.is_light,):
         solid = edge.solid(flagged, rim)
-        erased |= solid is not None and _erase_strip(inward, solid, rim)
+        depth = None if solid is None else _strip(inward, solid, rim)
+        if depth is not None and not (paper.clean and edge.has_print(depth)):
+            reach = min(int(depth.max()), len(inward))
+            inward[:reach] &= np.arange(reach)[:, None] >= depth
+            erased = True
     return erased
 
 
-def _erase_strip(inward: Cells, solid: Cells, rim: int) -> bool:
-    """Erase the strip along an edge, and the two cells in which it turns to paper; paper may lie outside."""
+def _strip(inward: Cells, solid: Cells, rim: int) -> NDArray[np.intp] | None:
+    """[along]: how deep a strip is, with the two cells in which it turns to paper; paper may lie outside."""
     near = min(rim + 1, len(solid))  # along the long edges of an image of 4 : 1, the rim is deeper than a strip
     begins = solid[:near].any(axis=0)
     run = solid.copy()
@@ -243,9 +286,7 @@ def _erase_strip(inward: Cells, solid: Cells, rim: int) -> bool:
     deepest = len(solid) - 1
     strip = begins & (depth > 0) & (depth <= deepest) & solid[np.maximum(depth, 1) - 1, np.arange(len(depth))]
     if np.count_nonzero(strip) < ALONG * len(strip):
-        return False
+        return None
     corner = begins & (depth > deepest)  # the strip of the next edge begins
-    depth = np.where(strip, depth + 2, np.where(corner, depth[strip].max() + 2, 0))
-    reach = min(deepest + 2, len(inward))
-    inward[:reach] &= np.arange(reach)[:, None] >= depth
-    return True
+    result: NDArray[np.intp] = np.where(strip, depth + 2, np.where(corner, depth[strip].max() + 2, 0))
+    return result

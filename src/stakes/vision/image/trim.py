@@ -4,13 +4,15 @@ Single pixels on a grid give the background and the core, the box of the inner l
 outside of the core is looked at in full, in cells, squares of 2 pixels, or 4, 8, … beyond 2048 along the longer side:
 
     background = the most frequent value of each channel, bright or dark, white or colored
-    ink        = cells in which any pixel differs from the background by more than ``TOLERANCE`` in some channel
+    ink        = cells in which any pixel differs from the background by more than ``TOLERANCE`` in some channel,
+                 or ``CLEAN``, where the paper has one value, as a program draws it
 
 so that a line of one pixel counts as much as a block. Not ink are
 
 * what a scanner leaves along an edge (``scanner_edges``): lines, strips without print, flakes,
 * dirt that touches an edge and ends within 0.4 % of it, but is smaller than print,
-* specks: at most 0.6 % of the longer side and smaller than print, with nothing else within 1.6 %.
+* specks: at most 0.6 % of the longer side and smaller than print, with nothing else within 1.6 %, and at most 3 of
+  them in a line.
 
 Dirt and specks are not looked for in an image of at most 512 pixels. Punch holes, stamps, and rules farther in are ink.
 The box of the ink grows by 1 % of the longer side.
@@ -30,13 +32,15 @@ from stakes.vision.image.scanner_edges import DEEPEST, Bounds, Cells, ScannedPap
 __all__ = ["Bounds", "margins"]
 
 TOLERANCE = 32  # of 255: grain of paper and noise of JPEG stay below it
+CLEAN = 8  # the tolerance of a page without either
 SMALL, CELLS = 512, 1024  # pixels and cells along the longer side
 BAND = 1 << 18  # pixels at a time, which bounds the memory
 FULL = 3  # samples of ink from which a line of them belongs to the core
 BORDER = 0.01  # of the longer side, kept around the ink
 SPECK, NEAR = 0.006, 0.016  # of the longer side: how large a speck is, and how far from anything else
+MOST_SPECKS = 3  # that begin in one line; more are dots or numbers in a row
 DIRT = 0.004  # of the longer side: how deep dirt reaches, less than the border that is kept
-NO_PRINT, SMALL_PRINT = 7, 1 / 300  # in pixels and of the longer side: a character is larger than one of them
+NO_PRINT, SMALL_PRINT = 5, 1 / 300  # in pixels and of the longer side: a character is larger than one of them
 LEAST_BACKGROUND, FULL_BLEED = 0.2, 1.0
 LONGEST, SMALLEST_SIDE, LEAST_TRIMMED = 10, 0.25, 0.02
 
@@ -53,7 +57,10 @@ def margins(image: Image.Image) -> Bounds:
     differs = paper.differs(paper.grid)
     if np.count_nonzero(differs) > (1 - LEAST_BACKGROUND) * differs.size:
         return whole
-    ink = _outside(paper, _core(differs, paper.size), side)
+    core = _core(differs, paper.size)
+    if paper.is_clean(core):
+        paper.tolerate(CLEAN)
+    ink = _outside(paper, core, side)
     erase_scanner_edges(ink, paper, side)
     if side > 1:
         _erase_edge_dirt(ink, _cells(DIRT, ink, side))
@@ -135,13 +142,18 @@ def _after_specks(inward: Cells, lines: NDArray[np.intp], most: int) -> int:
     """The first line that has more ink than specks, which are as small as dust and far from anything else."""
     far = int(NEAR * max(inward.shape))
     for line in map(int, lines):
+        specks, begin = 0, inward.shape[1]
         while inward[line].any():
             at = int(inward[line].argmax())
             left = max(0, at - most + 1)
             speck = inward[line : line + most, left : at + most]
             count, wide = np.count_nonzero(speck), np.flatnonzero(speck.any(axis=0))
             near = inward[max(0, line - far) : line + most + far, max(0, at - far) : at + most + far]
-            if not count or wide[-1] - wide[0] >= most or np.count_nonzero(near) > count:
+            specks += 1
+            if specks > MOST_SPECKS:
+                inward[line, begin : np.flatnonzero(inward[line])[-1]] = True
+            if not count or wide[-1] - wide[0] >= most or np.count_nonzero(near) > count or specks > MOST_SPECKS:
                 return line
+            begin = min(begin, at)
             speck[:] = False
     return len(inward)

@@ -30,7 +30,7 @@ from stakes.models import load
 from stakes.models.base import Mechanism
 
 READ = ("sroie", "docvqa")
-ASKED: dict[str, int] = {"sroie": 80, "receipts": 100, "forms": 150}  # questions of each tier at most
+ASKED: dict[str, int] = {"sroie": 80, "receipts": 60, "forms": 60}  # questions of each tier at most
 MECHANISMS: tuple[Mechanism, ...] = ("deletion", "resolution")
 BOTH = (False, True)  # whole, trimmed
 ORDER = ("uniform", "content", "cost", "anti")

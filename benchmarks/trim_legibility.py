@@ -7,7 +7,7 @@
 ``DIR`` holds docvqa/, sroie/ and chartqa/, each with questions.jsonl and images/; the other sets are drawn. For OCR,
 answers are located on the whole page at native size, and samples whose answers are not found there are left out. A log
 has one line for each page and box. Reading stops at the page that passes ``--minutes``, and the same command goes on. A
-page is read again only where its box changed.
+page is read again only where its box changed. What is read at native size on trimmed pages: ``trim_native``.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ MOST = {"chartqa": 60}  # images of a set, the first of a fixed random order; th
 DRAWN = 40  # questions of each tier of a synthetic family
 
 
-def pages_of(name: str, data: Path) -> list[list[Sample]]:
-    """The samples of each page, in a fixed random order; ``forms``, ``receipts``, … are drawn."""
+def pages_of(name: str, data: Path, *, every: bool = False) -> list[list[Sample]]:
+    """The samples of each page, in fixed random order; ``forms``, ``receipts``, … are drawn. ``every``: beyond MOST."""
     if name in REAL:
         samples = prepare_samples(read_samples(data / name / "questions.jsonl"), data / name)
     else:
@@ -54,7 +54,7 @@ def pages_of(name: str, data: Path) -> list[list[Sample]]:
     by_page: dict[str, list[Sample]] = {}
     for sample in samples:
         by_page.setdefault(sample.digest, []).append(sample)
-    return random.Random(0).sample(list(by_page.values()), len(by_page))[: MOST.get(name)]
+    return random.Random(0).sample(list(by_page.values()), len(by_page))[: None if every else MOST.get(name)]
 
 
 def read(data: Path, log: Path, minutes: float, sets: Iterable[str] = SETS, model: str = "ocr") -> None:
@@ -134,11 +134,12 @@ def _legible(
     ]
     cache = PageCache(model.pages.engine, None)
     found = cache.lines("page", fitted.image.size, lambda: as_pixels(fitted.image), where)
-    lines = [_moved(line.scaled(1 / across, 1 / down), left, top) for line in found]
+    lines = [moved(line.scaled(1 / across, 1 / down), left, top) for line in found]
     return {s.id: (read_at(model.locations[s.id], lines).legible, fitted.tokens) for s in samples}
 
 
-def _moved(line: TextLine, x: float, y: float) -> TextLine:
+def moved(line: TextLine, x: float, y: float) -> TextLine:
+    """The line, x pixels to the right and y down."""
     a, b, c, d = ((at_x + x, at_y + y) for at_x, at_y in line.quad)
     return dataclasses.replace(line, quad=(a, b, c, d))
 

@@ -136,7 +136,7 @@ def dimmed(page: Fitted, grid: tuple[int, int], kept: Sequence[int]) -> Fitted:
         mask.putpixel((i % columns, i // columns), 255)
     dark = Image.blend(page.image, Image.new("RGB", page.image.size, (20, 24, 32)), 0.8)
     return replace(
-        page, image=Image.composite(page.image, dark, mask.resize(page.image.size, Image.Resampling.NEAREST))
+        page, pixels=Image.composite(page.image, dark, mask.resize(page.image.size, Image.Resampling.NEAREST))
     )
 
 

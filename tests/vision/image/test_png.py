@@ -15,6 +15,7 @@ from stakes.data import synthetic as pages
 from stakes.errors import BadInput
 from stakes.vision.image import png
 from stakes.vision.image.png import write_png
+from stakes.vision.image.resample import Pixels
 
 
 def pixels(data: bytes) -> NDArray[np.uint8]:
@@ -28,7 +29,9 @@ def pixels(data: bytes) -> NDArray[np.uint8]:
 @given(st.integers(1, 90), st.integers(1, 90), st.integers(0, 3))
 def test_png_round_trip_is_exact(width: int, height: int, seed: int) -> None:
     noise = np.random.default_rng(seed).integers(0, 1 << (2 * seed + 2), (height, width, 3)).astype(np.uint8)
-    assert (pixels(write_png(Image.fromarray(noise))) == noise).all()
+    data = write_png(Image.fromarray(noise))
+    assert (pixels(data) == noise).all()
+    assert write_png(Pixels(noise.tobytes(), (width, height))) == data
 
 
 def test_a_page_is_about_as_small_as_pillows() -> None:

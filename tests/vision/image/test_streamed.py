@@ -1,5 +1,6 @@
 """A plain PNG or JPEG is decoded and shrunk in one pass, to the pixels that decoding first would give."""
 
+import pickle
 import random
 import resource
 import struct
@@ -16,6 +17,8 @@ from tests.vision.image.image_files import chunk, encode, png, same, scene
 from stakes.errors import UnreadableImage
 from stakes.vision.image import decode, resize
 from stakes.vision.image.decode import Picture
+from stakes.vision.image.png import write_png
+from stakes.vision.image.resample import Pixels
 from stakes.vision.image.resample import streamed as by_libvips
 from stakes.vision.image.resize import fit, resample
 
@@ -57,6 +60,14 @@ def test_streaming_gives_the_pixels_of_decoding_first(name: str, monkeypatch: py
     made = resample(Picture(data), 150, 100)
     streamed.assert_called_once()
     assert same(made, decoded_first(monkeypatch, lambda: resample(Picture(data), 150, 100)))
+
+
+@pytest.mark.parametrize("name", ["png", "png on its side", "progressive jpeg"])
+def test_what_is_fitted_is_written_and_copied_the_same_from_either_pixels(name: str) -> None:
+    fitted = fit(encode(scene(480, 320), "JPEG", progressive=True) if name not in FILES else FILES[name](), 30)
+    assert isinstance(fitted.pixels, Pixels) == (name == "png")
+    assert write_png(fitted.pixels) == write_png(fitted.image)
+    assert pickle.loads(pickle.dumps(fitted)).image.tobytes() == fitted.image.tobytes()
 
 
 IHDR = 33  # bytes of a PNG up to the end of its header

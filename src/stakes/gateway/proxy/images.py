@@ -28,6 +28,7 @@ from stakes.vision.geometry.patches import BudgetPatches
 from stakes.vision.geometry.tiles import DetailTiles
 from stakes.vision.image.decode import Picture, open_image
 from stakes.vision.image.png import write_png
+from stakes.vision.image.resample import Pixels
 from stakes.vision.image.resize import fit, fitted_size
 from stakes.vision.image.statistics import page_statistics
 from stakes.vision.image.trim import Bounds as Box
@@ -186,16 +187,16 @@ def fit_image(image: MeasuredImage, budget: int, family: str, encoding: Encoding
         fitted = fitted or fit(image.data, target, family, decode_limit=limit)
     except UnreadableImage:
         raise unreadable() from None
-    tokens = image.native if image.low_detail else _as_counted(image, *fitted.image.size, budget, family)
-    return FittedImage(_encode(fitted.image, encoding), tokens, fitted.scale, None if whole else fitted.box)
+    tokens = image.native if image.low_detail else _as_counted(image, *fitted.pixels.size, budget, family)
+    return FittedImage(_encode(fitted.pixels, encoding), tokens, fitted.scale, None if whole else fitted.box)
 
 
-def _encode(image: Image.Image, encoding: Encoding) -> str:
+def _encode(image: Image.Image | Pixels, encoding: Encoding) -> str:
     """The data URL of a fitted image."""
     if encoding == "png":
         return data_url(write_png(image), "png")
-    out = io.BytesIO()
-    image.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    out, whole = io.BytesIO(), image.image() if isinstance(image, Pixels) else image
+    whole.save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return data_url(out.getvalue(), "jpeg")
 
 

@@ -91,8 +91,8 @@ class Picture:
             if self._image.format == "PNG" and not (header_only or plain_png(self._data)):
                 self._image.load()
             orientation = _orientation(self._image)
-        self._transpose = _TRANSPOSE.get(orientation)
-        self.sideways = orientation >= 5 and self._transpose is not None
+        self.transpose = _TRANSPOSE.get(orientation)
+        self.sideways = orientation >= 5 and self.transpose is not None
         stored = self._image.format or ""
         self.format = "JPEG" if stored == "MPO" else stored
         self.size = (height, width) if self.sideways else (width, height)
@@ -162,15 +162,15 @@ class Picture:
     def upright_box(self, box: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
         """A box of the pixels as stored, at native size, where it lies in the upright image."""
         x0, y0, x1, y1 = (box[1], box[0], box[3], box[2]) if self.sideways else box
-        if self._transpose in _MIRRORED_X:
+        if self.transpose in _MIRRORED_X:
             x0, x1 = self.size[0] - x1, self.size[0] - x0
-        if self._transpose in _MIRRORED_Y:
+        if self.transpose in _MIRRORED_Y:
             y0, y1 = self.size[1] - y1, self.size[1] - y0
         return x0, y0, x1, y1
 
     def upright(self, image: Image.Image) -> Image.Image:
         """An image made of the stored pixels with the EXIF orientation applied, as RGB of its own."""
-        turned = image.transpose(self._transpose) if self._transpose is not None else image
+        turned = image.transpose(self.transpose) if self.transpose is not None else image
         rgb = turned if turned.mode == "RGB" and turned is not self._image else turned.convert("RGB")
         rgb.info.clear()
         return rgb

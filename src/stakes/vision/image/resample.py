@@ -36,7 +36,18 @@ class PlainFile(NamedTuple):
     size: tuple[int, int]
 
 
-def streamed(source: PlainFile, size: tuple[int, int]) -> Image.Image | None:
+class Pixels(NamedTuple):
+    """RGB pixels, three bytes each, row by row; libvips and PNG have them like this, Pillow in four bytes."""
+
+    data: bytes
+    size: tuple[int, int]
+
+    def image(self) -> Image.Image:
+        """The same as an image."""
+        return Image.frombuffer("RGB", self.size, self.data, "raw", "RGB", 0, 1)
+
+
+def streamed(source: PlainFile, size: tuple[int, int]) -> Pixels | None:
     """The file at a smaller size; None where Pillow has to decode it, as it must where libvips finds any fault."""
     if pyvips is None or size[0] > source.size[0] or size[1] > source.size[1] or size == source.size:
         return None
@@ -48,7 +59,7 @@ def streamed(source: PlainFile, size: tuple[int, int]) -> Image.Image | None:
             image = pyvips.Image.jpegload_buffer(source.data, shrink=source.scale, **options)
         if (image.width, image.height, image.bands, image.format) != (*source.size, 3, "uchar"):
             return None
-        return _shrunk(image, size)
+        return _shrunk(image, source.size, size)
     except pyvips.Error:
         return None
 
@@ -62,14 +73,13 @@ def resampled(pixels: Image.Image, size: tuple[int, int], box: Box) -> Image.Ima
     if not (possible and shrinks):
         return pixels.resize(size, Image.Resampling.BICUBIC, box=box, reducing_gap=GAP)
     part = pixels if (width, height) == pixels.size else pixels.crop(whole)
-    return _shrunk(pyvips.Image.new_from_memory(part.tobytes(), *part.size, 3, "uchar"), size)
+    return _shrunk(pyvips.Image.new_from_memory(part.tobytes(), *part.size, 3, "uchar"), part.size, size).image()
 
 
-def _shrunk(source: Any, size: tuple[int, int]) -> Image.Image:
+def _shrunk(source: Any, stored: tuple[int, int], size: tuple[int, int]) -> Pixels:
     """An RGB image of libvips at a smaller size."""
     source.set_type(pyvips.GValue.gint_type, "concurrency", 1)  # requests share the cores already
-    across, down = size[0] / source.width, size[1] / source.height
-    made = source.resize(across, vscale=down, kernel="cubic", gap=0)  # no averaging first
+    made = source.resize(size[0] / stored[0], vscale=size[1] / stored[1], kernel="cubic", gap=0)  # no averaging first
     if (made.width, made.height) != size:
         raise AssertionError(f"libvips made {made.width}x{made.height} pixels, not {size[0]}x{size[1]}")
-    return Image.frombuffer("RGB", size, made.write_to_memory(), "raw", "RGB", 0, 1)
+    return Pixels(bytes(made.write_to_memory()), size)

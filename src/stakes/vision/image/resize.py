@@ -19,6 +19,7 @@ resampling in one step:
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from PIL import Image
 
@@ -31,7 +32,7 @@ from stakes.vision.geometry.tiles import AnyRes
 from stakes.vision.image import MAX_PIXELS
 from stakes.vision.image.decode import Box, Picture, Source, read_source
 from stakes.vision.image.grid_sizes import best_grid
-from stakes.vision.image.resample import resampled, streamed
+from stakes.vision.image.resample import Pixels, resampled, streamed
 from stakes.vision.image.tile_sizes import nearest_size
 from stakes.vision.image.trim import Bounds, margins
 
@@ -47,11 +48,16 @@ class Fitted:
         x = box[0] + fitted x / scale[0],    y = box[1] + fitted y / scale[1]
     """
 
-    image: Image.Image
+    pixels: Image.Image | Pixels  # as they were made
     tokens: int
     native: int  # of the whole image, trimmed or not
     scale: tuple[float, float]  # fitted pixels per native pixel, along x and along y
     box: Bounds  # x0, y0, x1, y1 in pixels of the upright original
+
+    @cached_property
+    def image(self) -> Image.Image:
+        """The pixels as an image."""
+        return self.pixels.image() if isinstance(self.pixels, Pixels) else self.pixels
 
     @property
     def stretch(self) -> float:
@@ -98,19 +104,24 @@ def fit(
         if decoded != picture.size and (decoded[0] < needed[0] or decoded[1] < needed[1]):
             picture = Picture(source, max_pixels=decode_limit)
             pixels, inner = picture.pixels(at_least=(needed[0], needed[1]))
-        made = _resized(picture, pixels, _within(stored, inner, picture), size.width, size.height)
+        made: Image.Image | Pixels = _resized(picture, pixels, _within(stored, inner, picture), size.width, size.height)
     else:
-        made = resample(picture, size.width, size.height)
-    scale = made.width / (box[2] - box[0]), made.height / (box[3] - box[1])
+        made = _resample(picture, size.width, size.height)
+    scale = made.size[0] / (box[2] - box[0]), made.size[1] / (box[3] - box[1])
     return Fitted(made, size.tokens, whole.native, scale, box)
 
 
 def resample(picture: Picture, width: int, height: int) -> Image.Image:
     """The picture at this size, upright, RGB; its own pixels, untouched, where it has that size already."""
+    made = _resample(picture, width, height)
+    return made.image() if isinstance(made, Pixels) else made
+
+
+def _resample(picture: Picture, width: int, height: int) -> Image.Image | Pixels:
     enough = _enough(picture, width, height)
     plain, target = picture.plain_file(enough), (height, width) if picture.sideways else (width, height)
     if plain is not None and (made := streamed(plain, target)) is not None:
-        return picture.upright(made)
+        return made if picture.transpose is None else picture.upright(made.image())
     pixels, box = picture.pixels(at_least=enough)
     return _resized(picture, pixels, box, width, height)
 

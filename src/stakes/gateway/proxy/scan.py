@@ -182,7 +182,7 @@ def stream_api(action: Action, path: str) -> Api:
 
 def may_hold_image(body: bytes) -> bool:
     """A cheap check of a JSON body without false negatives: a key or a value begins so, or is escaped."""
-    return len(body) > SEARCHED or b"\\u" in body or b"\x00" in body or _MAY.search(body) is not None
+    return len(body) > SEARCHED or _MAY.search(body) is not None or b"\\u" in body or b"\x00" in body
 
 
 def find_images(record: Any, api: Api) -> FoundImages:

@@ -10,7 +10,6 @@
 """
 
 import asyncio
-import io
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -55,30 +54,31 @@ _LAST_EVENT = {  # a line break within the JSON of an event is escaped, so that 
     ),
     "messages": re.compile(rb"\n(?:event: ?|data: ?\{\"type\": ?\")(?:message_stop|error)\b"),
 }
+_PART = 1 << 18  # bytes of a body, between which the event loop does other work; aiohttp's own payload copies them
 _LONGEST_EVENT = 64  # bytes of such a line
 _AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
-class SentBody(aiohttp.BytesIOPayload):
-    """The body of one request; ``begun``: some of it was written to a connection, so the upstream may have read it.
+class SentBody(aiohttp.Payload):
+    """The body of one request; ``begun``: some of it was written, so the upstream may have read it."""
 
-    It is written in parts, between which the event loop does other work.
-    """
-
-    begun = False
+    begun, _autoclose = False, True
 
     def __init__(self, body: bytes) -> None:
-        super().__init__(io.BytesIO(body))
+        super().__init__(body)
+        self._size = len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The body as text."""
+        return str(self._value, encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Write it; aiohttp before 3.12 calls this."""
-        self.begun = True
-        await super().write(writer)
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write it."""
-        self.begun = True
-        await super().write_with_length(writer, content_length)
+        """Write it, all of it."""
+        self.begun, view = True, memoryview(self._value)
+        for start in range(0, len(view), _PART):
+            if start:
+                await asyncio.sleep(0)
+            await writer.write(view[start : start + _PART])
 
 
 class Dropped(Exception):

@@ -14,7 +14,6 @@
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,16 +61,23 @@ class ScannedPaper:
     def is_clean(self, core: Bounds) -> bool:
         """Whether the paper around the core has one value, as no scan has; what has two values in all may be one."""
         rows, columns = self.grid.shape[0], self.grid.shape[1] // self.depth
-        pixels = self.grid.reshape(rows, columns, self.depth)[:, :, : len(self.background)]
-        off = np.abs(pixels.astype(np.int16) - np.array(self.background, dtype=np.int16)).max(axis=2)
-        two = np.count_nonzero(np.bincount(off.ravel())) <= 2
+        same, near = np.ones((2, rows, columns), dtype=np.bool_)
+        for channel, value in enumerate(self.background):
+            values, least = self.grid[:, channel :: self.depth], max(0, value - NOISE)
+            same &= values == value
+            near &= values - np.uint8(least) <= min(255, value + NOISE) - least
         if any(core):
             x0, x1 = (int(x * columns / self.size[0]) for x in (core[0], core[2]))
             y0, y1 = (int(y * rows / self.size[1]) for y in (core[1], core[3]))
-            off[y0 : y1 + 1, x0 : x1 + 1] = NOISE + 1
-        same = np.count_nonzero(off == 0)
-        self.clean = not two and bool((np.count_nonzero(off <= NOISE) - same) * CLEAN_OF <= same)
+            same[y0 : y1 + 1, x0 : x1 + 1] = near[y0 : y1 + 1, x0 : x1 + 1] = False
+        unlike = np.count_nonzero(near) - np.count_nonzero(same)
+        self.clean = bool(unlike * CLEAN_OF <= np.count_nonzero(same)) and not self._has_two_values()
         return self.clean
+
+    def _has_two_values(self) -> bool:
+        """Whether no sample lies between two values, as in a scan of one bit."""
+        values = self.grid[:, min(1, self.depth - 1) :: self.depth].ravel()
+        return int(np.count_nonzero(np.bincount(values))) <= 2
 
     def part(self, box: Bounds) -> Values:
         """The values in a box of pixels."""
@@ -219,13 +225,14 @@ def _erase_lines(band: Cells, rim: int, edge: _Edge, thickness: tuple[int, int])
         thin = outermost & ~band[np.minimum(first + most, len(band) - 1), along]
         if np.count_nonzero(thin) < ALONG * len(thin):
             continue
-        breaks = np.flatnonzero((thin[1:] != thin[:-1]) | (np.abs(first[1:] - first[:-1]) > 1)) + 1
+        broken = (thin[1:] != thin[:-1]) | (np.abs(first[1:] - first[:-1]) > 1)
+        starts, ends = np.flatnonzero(np.append(True, broken)), np.flatnonzero(np.append(broken, True)) + 1
+        long = np.flatnonzero((ends - starts >= ALONG * len(thin)) & thin[starts])
         lines = [
             (start, end)
-            for start, end in pairwise([0, *breaks.tolist(), len(thin)])
-            if end - start >= ALONG * len(thin) and thin[start]
-            and (most * edge.side <= FLAT or edge.is_solid(start, end, int(first[start:end].max()) + most))
-        ]  # fmt: skip
+            for start, end in zip(starts[long].tolist(), ends[long].tolist(), strict=True)
+            if most * edge.side <= FLAT or edge.is_solid(start, end, int(first[start:end].max()) + most)
+        ]
         for start, end in lines:
             for offset in range(most):
                 band[first[start:end] + offset, along[start:end]] = False

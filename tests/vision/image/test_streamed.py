@@ -17,8 +17,8 @@ from tests.vision.image.image_files import chunk, encode, png, same, scene
 from stakes.errors import UnreadableImage
 from stakes.vision.image import decode, resize
 from stakes.vision.image.decode import Picture
+from stakes.vision.image.modes import Pixels
 from stakes.vision.image.png import write_png
-from stakes.vision.image.resample import Pixels
 from stakes.vision.image.resample import streamed as by_libvips
 from stakes.vision.image.resize import fit, resample
 
@@ -33,6 +33,7 @@ def exif(orientation: int) -> bytes:
 
 FILES: dict[str, Callable[[], bytes]] = {
     "png": lambda: encode(scene(480, 320), "PNG"),
+    "png of noise": lambda: encode(Image.effect_noise((480, 320), 90).convert("RGB"), "PNG"),
     "png, many chunks": lambda: encode(scene(480, 320), "PNG", dpi=(300, 300), icc_profile=b"x" * 200),
     "jpeg": lambda: encode(scene(480, 320), "JPEG", quality=88),
     "jpeg 4:4:4": lambda: encode(scene(480, 320), "JPEG", quality=95, subsampling=0),
@@ -103,7 +104,7 @@ def test_a_side_that_a_scale_does_not_divide_is_pillows() -> None:
     assert plain.scale == 1
 
 
-@pytest.mark.parametrize("name", ["png", "jpeg"])
+@pytest.mark.parametrize("name", ["png", "png of noise", "jpeg"])
 def test_a_damaged_file_ends_as_it_would_with_pillow(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data, dice, ends = FILES[name](), random.Random(7), set()
 

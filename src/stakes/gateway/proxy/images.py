@@ -27,8 +27,8 @@ from stakes.vision.geometry import family as named_family
 from stakes.vision.geometry.patches import BudgetPatches
 from stakes.vision.geometry.tiles import DetailTiles
 from stakes.vision.image.decode import Picture, open_image
+from stakes.vision.image.modes import Pixels
 from stakes.vision.image.png import write_png
-from stakes.vision.image.resample import Pixels
 from stakes.vision.image.resize import fit, fitted_size
 from stakes.vision.image.statistics import page_statistics
 from stakes.vision.image.trim import Bounds as Box

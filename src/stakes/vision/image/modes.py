@@ -1,11 +1,22 @@
-"""Images of any mode as gray or RGB on white: palettes, alpha, CMYK, and gray values of 16 and 32 bits."""
+"""Images of any mode as gray or RGB on white: palettes, alpha, CMYK, gray of 16 and 32 bits; RGB pixels as bytes."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT, TiffImageFile
+
+
+class Pixels(NamedTuple):
+    """RGB pixels, three bytes each, row by row; libvips and PNG have them like this, Pillow in four bytes."""
+
+    data: bytes
+    size: tuple[int, int]
+
+    def image(self) -> Image.Image:
+        """The same as an image."""
+        return Image.frombuffer("RGB", self.size, self.data, "raw", "RGB", 0, 1)
 
 
 def gray_or_rgb(image: Image.Image) -> Image.Image:

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
+from stakes.vision.image.modes import Pixels
+from stakes.vision.image.png import unpacked_png
+
 Box = tuple[float, float, float, float]
 
 GAP = 3.0  # times the target that Pillow's averaging over whole pixels leaves for the bicubic step
@@ -36,17 +39,6 @@ class PlainFile(NamedTuple):
     size: tuple[int, int]
 
 
-class Pixels(NamedTuple):
-    """RGB pixels, three bytes each, row by row; libvips and PNG have them like this, Pillow in four bytes."""
-
-    data: bytes
-    size: tuple[int, int]
-
-    def image(self) -> Image.Image:
-        """The same as an image."""
-        return Image.frombuffer("RGB", self.size, self.data, "raw", "RGB", 0, 1)
-
-
 def streamed(source: PlainFile, size: tuple[int, int]) -> Pixels | None:
     """The file at a smaller size; None where Pillow has to decode it, as it must where libvips finds any fault."""
     if pyvips is None or size[0] > source.size[0] or size[1] > source.size[1] or size == source.size:
@@ -54,7 +46,7 @@ def streamed(source: PlainFile, size: tuple[int, int]) -> Pixels | None:
     options = {"access": "sequential", "fail_on": "warning"}
     try:
         if source.format == "PNG":
-            image = pyvips.Image.pngload_buffer(source.data, **options)
+            image = pyvips.Image.pngload_buffer(unpacked_png(source.data, source.size), **options)
         else:
             image = pyvips.Image.jpegload_buffer(source.data, shrink=source.scale, **options)
         if (image.width, image.height, image.bands, image.format) != (*source.size, 3, "uchar"):

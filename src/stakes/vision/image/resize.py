@@ -32,7 +32,8 @@ from stakes.vision.geometry.tiles import AnyRes
 from stakes.vision.image import MAX_PIXELS
 from stakes.vision.image.decode import Box, Picture, Source, read_source
 from stakes.vision.image.grid_sizes import best_grid
-from stakes.vision.image.resample import Pixels, resampled, streamed
+from stakes.vision.image.modes import Pixels
+from stakes.vision.image.resample import resampled, streamed
 from stakes.vision.image.tile_sizes import nearest_size
 from stakes.vision.image.trim import Bounds, margins
 

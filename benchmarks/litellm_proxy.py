@@ -5,9 +5,9 @@
 
 Three proxies of one process each: the gateway (enforce), LiteLLM with a hook of a few lines of Pillow that does the
 same to an image (decode, resize to 576 tokens, encode as PNG) in threads, and LiteLLM with ``stakes.gateway.litellm``.
-``bare`` is starlette and aiohttp's client. Added p99 is p99 minus bare's. The limits: text at least 5 times the rate of
-LiteLLM, pages at least 2 times, and at most half its added p99 in both. Other load on a shared machine slows the proxy
-that is running, so rounds alternate and medians are shown, with the CPU time of each.
+``bare`` is starlette and aiohttp's client. Added p99 is p99 minus bare's. The limits: text at most a fifth of the CPU
+time of LiteLLM, pages at most a third, and at most half its added p99 in both. Other load on a shared machine slows the
+proxy that is running, so rounds alternate and medians are shown; rates depend on it more than CPU time does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.gateway import QUESTION, Round, free_port, one_round, page_body, process
 
 LITELLM = Path(__file__).parents[1] / ".venv-litellm/bin/litellm"
-LIMITS = {"text": 5.0, "page": 2.0}
+LIMITS = {"text": 5.0, "page": 3.0}  # times LiteLLM, by CPU time
 CONFIG = """
 model_list:
   - model_name: m
@@ -139,8 +139,10 @@ def main() -> None:
     for what, limit in LIMITS.items():
         ours, theirs, bare = (middle[what, name] for name in ("enforce", "litellm", "bare"))
         rate, added = ours.rate / theirs.rate, (ours.p99 - bare.p99) / (theirs.p99 - bare.p99)
-        missed |= rate < limit or added > 0.5
-        print(f"{what}: {rate:.1f} times LiteLLM's rate (limit {limit:g}), {added:.2f} of its added p99 (limit 0.5)")
+        cpu = theirs.cpu_ms / ours.cpu_ms
+        missed |= cpu < limit or added > 0.5
+        times = f"{cpu:.2f} times LiteLLM by CPU time (limit {limit:g}), {rate:.2f} by rate"
+        print(f"{what}: {times}, {added:.2f} of its added p99 (limit 0.5)")
     sys.exit(missed)
 
 

@@ -92,6 +92,11 @@ def test_a_file_with_anything_wrong_stays_packed(what: str) -> None:
     assert unpacked_png(damaged, (70, 50)) is damaged
 
 
+def test_what_follows_the_end_of_a_file_is_not_read() -> None:
+    data = noise()
+    assert unpacked_png(data + chunk(b"IDAT", b"more"), (70, 50)) == unpacked_png(data, (70, 50)) != data
+
+
 def test_a_file_that_packs_well_or_is_large_stays_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     page = write_png(Image.new("RGB", (300, 300)))
     assert unpacked_png(page, (300, 300)) is page

@@ -51,9 +51,9 @@ def unpacked_png(data: bytes, size: tuple[int, int]) -> bytes:
     length, at, first, parts = size[1] * (1 + 3 * size[0]), len(_SIGNATURE), 0, []
     if isal_zlib is None or not _NOISE * length < len(data) or length > _MOST_UNPACKED:
         return data
-    while at < len(data):
+    while (kind := data[at + 4 : at + 8]) not in (b"IEND", b""):
         end = at + 8 + int.from_bytes(data[at : at + 4], "big")
-        if data[at + 4 : at + 8] == b"IDAT":
+        if kind == b"IDAT":
             if crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
                 return data
             parts.append(data[at + 8 : end])

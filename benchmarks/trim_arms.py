@@ -2,6 +2,7 @@
 
     python -m benchmarks.trim_arms read --data DIR --folder runs/trim           # by OCR
     python -m benchmarks.trim_arms ask --data DIR --folder runs/trim            # by the embedded reader
+    stakes reproduce proportional --per-tier 40 -o runs/trim/proportional.json         # and with --trim
     python -m benchmarks.trim_arms table --folder runs/trim -o docs/results/trim-arms.json
 
 ``read`` has the questions whose answer OCR finds at native size both on the whole and on the trimmed page, so that both
@@ -30,7 +31,7 @@ from stakes.models import load
 from stakes.models.base import Mechanism
 
 READ = ("sroie", "docvqa")
-ASKED: dict[str, int] = {"sroie": 80, "receipts": 60, "forms": 60}  # questions of each tier at most
+ASKED: dict[str, int] = {"sroie": 80, "receipts": 40, "forms": 40}  # questions of each tier at most
 MECHANISMS: tuple[Mechanism, ...] = ("deletion", "resolution")
 BOTH = (False, True)  # whole, trimmed
 ORDER = ("uniform", "content", "cost", "anti")
@@ -129,14 +130,24 @@ def table(folder: Path) -> dict[str, Any]:
         f"plan {one['total']} tokens; realised totals differ by {max(one['deviation']):.3%} at most"
         for (model, name, mechanism), one in found.items()
     ]
-    return {
+    made: dict[str, Any] = {
         name: {
             "columns": columns,
             "rows": [row for one in found.values() for row in one[part]],
             "findings": findings if part == "arms" else [],
         }
-        for name, part, columns in (("trim-arms", "arms", COLUMNS), ("trim-paired", "paired", PAIRED_COLUMNS))
+        for name, part, columns in (("trim-by-cost", "arms", COLUMNS), ("trim-paired", "paired", PAIRED_COLUMNS))
     }
+    shares = json.loads((folder / "proportional.json").read_text())["tables"]
+    whole, trimmed = (shares[f"proportional{end}"] for end in ("", "-trimmed"))
+    rows = [[label, *row] for label, one in (("whole", whole), ("trimmed", trimmed)) for row in one["rows"]]
+    ours = [row for row in rows if row[1] != "published"]
+    made["trim-proportional"] = {
+        "columns": ["pages", *whole["columns"]],
+        "rows": ours,
+        "findings": [one["command"] for one in (whole, trimmed)],
+    }
+    return made
 
 
 def main() -> None:

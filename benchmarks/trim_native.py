@@ -10,10 +10,11 @@ Every page with margins is read in full in four versions, all at native scale:
     erased     the whole size, with plain background outside of the box: what is cut, but nothing moves
     moved      nothing cut, and 13 and 9 pixels of background added on the left and at the top: the engine's own noise
 
-An answer is found again where its location reads as before (``read_at``), or where it is found anywhere. A line is read
-again where lines at its place contain its text; it is seen where they cover half of its width. ``strip``: for what the
-trimmed page lost, the line's old quad is cut out of the trimmed page and read without detection. Where that reads the
-same, the ink is there and detection differs. A log has one line for each page; the same command goes on.
+An answer counts that reads at its location on the whole page itself. It is found again where it reads there as before
+(``read_at``), or where it is found anywhere. A line is read again where lines at its place contain its text; it is seen
+where they cover half of its width. ``strip``: for what the trimmed page lost, the line's old quad is cut out of the
+trimmed page and read without detection. Where that reads the same, the ink is there and detection differs. A log has
+one line for each page; the same command goes on.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MOVED = (13, 9)  # pixels, no multiple of the detector's cells of 32
 VERSIONS = ("trimmed", "erased", "moved")
 SLACK = 3  # pixels by which the detector's quads are larger than the text
 COLUMNS = (
-    "pages", "with margins", "version", "answers", "lost at their place", "found nowhere", "found only here",
+    "pages", "version", "with margins", "answers", "lost at their place", "found nowhere", "found only here",
     "lines", "not read again", "not seen", "p against moved",
 )  # fmt: skip
 Lines = Sequence[TextLine]
@@ -70,7 +71,8 @@ def page_row(pages: PageCache, samples: Sequence[Sample], image: Image.Image, bo
     """What each version of a page loses."""
     digest, crop = samples[0].digest, image.crop(box)
     whole = _lines(pages, digest, image)
-    located = {sample.id: found for sample in samples if (found := find_locations(whole, sample.answers))}
+    found = {sample.id: find_locations(whole, sample.answers) for sample in samples}
+    located = {key: at for key, at in found.items() if read_at(at, whole).legible}
     cut = trim_samples(samples[:1], lambda *_: True)[0].digest
     read_in = {
         "trimmed": [moved(line, *box[:2]) for line in _lines(pages, cut, crop)],
@@ -83,7 +85,7 @@ def page_row(pages: PageCache, samples: Sequence[Sample], image: Image.Image, bo
         row[version] = {
             "lost": [key for key, at in located.items() if not read_at(at, lines).legible],
             "nowhere": nowhere,
-            "new": [s.id for s in samples if s.id not in located and find_locations(lines, s.answers)],
+            "new": [s.id for s in samples if not found[s.id] and find_locations(lines, s.answers)],
             "not_read": [i for i, line in enumerate(whole) if not _again(line, lines)],
             "not_seen": [i for i, line in enumerate(whole) if not _seen(line, lines)],
         }
@@ -170,7 +172,7 @@ def set_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
         both = [(set(row[version]["lost"]), set(row["moved"]["lost"])) for row in cut]
         pair = sum(len(other - own) for own, other in both), sum(len(own - other) for own, other in both)
         p = None if version == "moved" else mcnemar(*pair)
-        first = (name, len(cut), version, answers, sums["lost"], sums["nowhere"], sums["new"])
+        first = (name, version, len(cut), answers, sums["lost"], sums["nowhere"], sums["new"])
         made.append([*first, lines, sums["not_read"], sums["not_seen"], p])
     return made
 

@@ -184,10 +184,12 @@ def findings(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     strip, strips = sum(len(one["strip_lost"]) for one in cut), sum(len(one["strip_not_read"]) for one in cut)
     unseen = sum(len(set(one["not_seen"]) & set(one["strip_not_read"])) for one in cut)
     outside = sum(len(one["outside"]) for one in cut)
+    seen_there = f"{lost - strip} read as before in a strip at the old place"
+    lines_there = f"{lines - strips} of {lines} lines that were not read again"
+    rest = f" ({unseen} of the others are not seen)" if strips else ""
     return [
-        f"{name}: of {lost} answers that the trimmed pages lost at their place, {lost - strip} read as before in a "
-        f"strip at the old place; of {lines} lines that were not read again, {lines - strips} do, and of the other "
-        f"{strips} {unseen} are not seen; {outside} lines are outside of the box"
+        f"{name}: of {lost} answers that the trimmed pages lost at their place, {seen_there}, and so do {lines_there}"
+        f"{rest}; {outside} lines are outside of the box"
     ]
 
 

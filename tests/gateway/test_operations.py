@@ -7,6 +7,7 @@ import signal
 import ssl
 import subprocess
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from tests.gateway.upstream import DONE, Seen, Upstream, Wire, frame, until
 
 from stakes import BadInput
 from stakes.gateway.monitoring.logs import LOGGER
+from stakes.gateway.proxy.clients import Authenticator
+from stakes.gateway.secret_files import SecretFiles
+from stakes.gateway.settings import Settings
 
 A, B = "alpha-key-1", "beta-key-22"
 
@@ -226,6 +230,43 @@ def test_https_is_served_and_a_new_certificate_is_used(
         assert until(lambda: served_certificate(front.port) == second.read_text())
         key.write_text("nonsense")
         assert not until(lambda: served_certificate(front.port) != second.read_text(), 0.4)  # the old one stays
+
+
+def test_no_connection_fails_while_a_certificate_is_read_again(certificates: list[tuple[Path, Path]]) -> None:
+    """Reading is a thread's work, and a connection may begin at any moment of it."""
+    (cert, key), _ = certificates
+    secrets = SecretFiles(Settings(upstream="http://127.0.0.1:9", tls_cert=cert, tls_key=key), Authenticator([], None))
+    assert secrets.tls is not None
+    trusted = ssl.create_default_context(cafile=str(cert))
+    stop = threading.Event()
+
+    def read_again() -> None:
+        while not stop.is_set():
+            secrets.reload_if_changed(force=True)
+
+    reader = threading.Thread(target=read_again)
+    reader.start()
+    try:
+        for _ in range(300):
+            shake_hands(secrets.tls, trusted)
+    finally:
+        stop.set()
+        reader.join()
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """A whole handshake in memory."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        server.wrap_bio(to_server, to_client, server_side=True),
+        client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1"),
+    ]
+    done = [False, False]
+    while not all(done):
+        for which, end in enumerate(ends):
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                done[which] = True
 
 
 def test_a_bad_certificate_is_refused_at_the_start(

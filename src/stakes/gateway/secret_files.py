@@ -22,8 +22,9 @@ class SecretFiles:
         self._keys = [path for path in (settings.key_file, settings.upstream_key_file) if path is not None]
         self._certificate = [path for path in (settings.tls_cert, settings.tls_key) if path is not None]
         self._stamps = {path: file_stamp(path) for path in self.files}
-        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if self._certificate else None
-        self._load_certificate()
+        self.tls = self._newest = self._read_certificate() if self._certificate else None
+        if self.tls is not None:
+            self.tls.sni_callback = self._use_newest  # called for every connection, with a name or without
 
     @property
     def files(self) -> list[Path]:
@@ -45,7 +46,7 @@ class SecretFiles:
             self._load_keys()
             done.append("keys reloaded")
         if changed & set(self._certificate):
-            self._load_certificate()
+            self._newest = self._read_certificate()
             done.append("certificate reloaded")
         return done
 
@@ -57,15 +58,18 @@ class SecretFiles:
             upstream = read_keys(settings.upstream_key_file)[0]
         self._authenticator.replace(clients, upstream)
 
-    def _load_certificate(self) -> None:
-        """Use it for connections from now on; open ones keep theirs."""
-        if self.tls is None:
-            return
+    def _read_certificate(self) -> ssl.SSLContext:
+        """In a context of its own: one that is in use has a certificate without its key while it loads another."""
         certificate, key = self._certificate
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # Tried apart first: a failed attempt leaves a context with a certificate and another one's key.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-            self.tls.load_cert_chain(certificate, key)
+            made.load_cert_chain(certificate, key)
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not PEM"
             raise BadInput(f"no certificate can be read from {certificate} with the key {key} ({reason})") from None
+        return made
+
+    def _use_newest(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:  # noqa: ARG002
+        """Connections from now on use the certificate that was read last; open ones keep theirs."""
+        if self._newest is not None:
+            connection.context = self._newest

@@ -14,7 +14,6 @@ from stakes.commands.output import AsJson, print_json, print_measured, print_tab
 from stakes.commands.reproduce import legibility, options, paper
 from stakes.commands.reproduce.options import CHECK, PAPER, PUBLISHED, options_of
 from stakes.errors import BadInput, InfeasibleBudget
-from stakes.experiments.table import of_trimmed
 from stakes.experiments.tables import TABLES, experiment
 
 if TYPE_CHECKING:
@@ -162,7 +161,10 @@ def _measure(
             from stakes.experiments.tables.receipts import of_receipts
 
             measured = of_receipts(measured, replace(study, trim=trim))
-        measured = of_trimmed(measured) if trim else measured
+        if trim:
+            from stakes.experiments.table import of_trimmed
+
+            measured = of_trimmed(measured)
         tables[measured.name] = {"command": made, "per_tier": study.per_tier, **measured.record()}
         if not as_json:
             print_measured(measured)

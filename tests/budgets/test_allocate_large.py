@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from benchmarks.allocation import FAMILIES, Instance, family
+from tests.machine import slowness
 
 from stakes.budgets.allocate import allocate
 from stakes.budgets.curve import Curve
@@ -25,7 +26,7 @@ def test_three_hundred_tiers_of_every_family_are_proven_or_have_a_gap(kind: str)
         assert best.gap <= best.price * (1 + 1e-6)
     else:
         assert best.gap == 0
-    assert seconds < 10  # at most 2 s for HiGHS and tenths for the rest, measured alone
+    assert seconds < 10 * slowness()  # at most 2 s for HiGHS and tenths for the rest, measured alone
 
 
 def test_an_instance_of_the_ordinary_kind_takes_hundredths_and_a_small_one_under_a_millisecond() -> None:
@@ -37,8 +38,8 @@ def test_an_instance_of_the_ordinary_kind_takes_hundredths_and_a_small_one_under
             times.append(time.perf_counter() - began)
         return min(times)
 
-    assert quickest(family("decaying", 300, 64), 3) < 1
-    assert quickest(family("decaying", 4, 13), 50) < 1e-3
+    assert quickest(family("decaying", 300, 64), 3) < slowness()
+    assert quickest(family("decaying", 4, 13), 50) < 1e-3 * slowness()
 
 
 def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.machine import slowness
 
 from stakes import BadInput, cwe, mcnemar
 from stakes.evaluation.statistics import cwe_gain, cwe_sweep, discordant, sign_flip
@@ -63,7 +64,7 @@ def test_thousands_of_documents_are_tested_at_once_and_alike() -> None:
     assert sign_flip(net) == pytest.approx(2 * ndtr(-(abs(sum(net)) - 0.5) / variance**0.5), rel=0.02)
     started = time.perf_counter()
     assert sign_flip([dice.randint(-6, 7) for _ in range(20_000)]) < 1e-6
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < 10 * slowness()
 
 
 def test_by_document_keeps_its_level_where_mcnemar_does_not() -> None:
@@ -163,7 +164,7 @@ def test_ten_thousand_resamples_of_600_pairs_take_under_a_second() -> None:
     cwe_gain(before, after, costs, resamples=100)  # imports
     started = time.perf_counter()
     cwe_gain(before, after, costs, resamples=10_000)
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < slowness()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.machine import slowness
 
 from stakes import grade
 
@@ -210,7 +211,7 @@ def test_long_texts_take_linear_time(piece: str) -> None:
     started = time.process_time()
     grade(piece * (60_000 // len(piece)) + "x", ["42.90"], "value")
     grade(piece * (60_000 // len(piece)) + "x", ["Sofia Dal"], "value")
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 5 * slowness()
 
 
 def test_real_receipts_in_other_forms_are_right_and_misread_ones_wrong(real_data: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.machine import slowness
 
 from stakes.errors import BadInput
 from stakes.signals import LearnedSignal, Prompt
@@ -169,7 +170,7 @@ def test_a_very_long_text_takes_milliseconds(signal: LearnedSignal) -> None:
     text = "What is the total amount of the letter? " * 5000
     start = time.perf_counter()
     assert signal(text).tier == "high"
-    assert time.perf_counter() - start < 0.1  # about 10 ms here
+    assert time.perf_counter() - start < 0.1 * slowness()  # about 10 ms here
     assert signal.predict_proba([text]) == signal.predict_proba([text[:LIMIT]])
 
 

@@ -67,7 +67,7 @@ def test_keep_all_equals_stock_generate(
     assert len({tuple(row) for row in ours.tokens}) == count, "equal answers would prove nothing"
     for step, theirs in enumerate(logits):
         alive = [row for row in range(count) if len(ours.tokens[row]) >= step]
-        near = 1e-5 * (float(theirs.abs().max()) if encoder == "fast" else 1.0)
+        near = 1e-5 * max(1.0, float(theirs.abs().max()))  # products of another shape are summed in another order
         torch.testing.assert_close(ours.logits[step][alive], theirs[alive], atol=near, rtol=1e-5)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import slowness
 
 from stakes.signals import KeywordRule, Prompt, RequestSignal
 from stakes.signals.prompt import Turn, read_prompt, read_schema
@@ -76,7 +77,7 @@ def test_reading_a_request_takes_a_fraction_of_a_millisecond(signal: RequestSign
         signal(one)
         took.append(time.process_time() - start)
     print(f"median {1000 * statistics.median(took):.3f} ms")
-    assert statistics.median(took) < 0.0004  # 0.2 ms on an idle machine
+    assert statistics.median(took) < 0.0004 * slowness()  # 0.2 ms on an idle machine
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_a_very_long_system_text_is_read_in_part(signal: RequestSignal) -> None:
     long = "You are the assistant of a large company. " * 5000
     start = time.process_time()
     assert signal(Prompt("Process this.", f"{long}Extract the IBAN.")).tier == "high"
-    assert time.process_time() - start < 0.05
+    assert time.process_time() - start < 0.05 * slowness()
 
 
 @pytest.mark.parametrize("code", sorted(builtin_languages()))

@@ -2,7 +2,7 @@
 
     python benchmarks/latency.py --out latency.json                  # one GPU, about nine minutes
     python benchmarks/latency.py --tiny --device cpu                 # tries the whole script on a CPU
-    python benchmarks/latency.py --only "blank patches"              # one part
+    python benchmarks/latency.py --only "blank patches" --data DIR   # one part, on real pages as well
 
 Qwen2.5-VL-7B's configuration with random bfloat16 weights, 16 new tokens, pages (synthetic, or those of ``--pages``)
 scaled to 756 x 1008 (972 tokens). ``ours`` is ``answer`` from PIL images to text, one call at a time: its ratio to the
@@ -181,13 +181,16 @@ def main() -> None:
     """Measure part after part, and print the results as one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", help="where results are written after every part")
+    parser.add_argument("--out", help="where results are written after every part; what is there is not measured again")
     parser.add_argument("--minutes", type=float, default=9.0, help="no part begins after this; default 9")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch", type=int, default=32, help="the larger of the two batches")
     parser.add_argument("--batches", type=int, default=10, help="of the steady state; default 10")
     parser.add_argument("--pages", type=Path, help="a folder of page images; default: synthetic pages")
-    parser.add_argument("--only", help='the part of this name and no other, such as "blank patches"')
+    parser.add_argument("--data", type=Path, help="a folder with docvqa/, sroie/ and chartqa/: for blank patches")
+    parser.add_argument(
+        "--only", action="append", help='the part of this name, such as "blank patches"; may be repeated'
+    )
     parser.add_argument("--tiny", action="store_true", help="a tiny model and pages, to try the script")
     options = parser.parse_args()
     options.budgets, options.page, options.tiers = BUDGETS, (27, 36), (576, 32)

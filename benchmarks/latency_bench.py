@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.latency_floors import Floors, Rates, clocked, floors, rates, wait
+from benchmarks.latency_floors import Floors, Rates, clocked, floors, product_rate, rates, wait
 from benchmarks.latency_model import NEW_TOKENS, build, drawn, scans
 
 from stakes.models import Request
@@ -38,14 +38,23 @@ class Bench:
         dtype = torch.float32 if self.device == "cpu" else torch.bfloat16
         self.model = build(self.device, dtype, options.tiny)
         self.dtype = dtype
+        self._pages: dict[tuple[int, int], list[Any]] = {}
         self.results: dict[str, Any] = {"about": self._about()}
         self.say(f"model built, {sum(p.numel() for p in self.model.model.parameters()) / 1e9:.2f}e9 parameters")
-        self.rate: Rates = rates(self.device, dtype)
-        self.keep("rates", {"TB_per_s": self.rate.bytes / 1e12, "TFLOP_per_s": self.rate.operations / 1e12})
+        if options.out and Path(options.out).exists():  # the rest of an earlier run on the same machine, at its rates
+            self.results = json.loads(Path(options.out).read_text("utf-8"))
+        else:
+            measured = rates(self.device, dtype)
+            self.keep("rates", {"TB_per_s": measured.bytes / 1e12, "TFLOP_per_s": measured.operations / 1e12})
+        found = self.results["rates"]
+        self.rate = Rates(1e12 * found["TB_per_s"], 1e12 * found["TFLOP_per_s"])
 
     def pages(self, count: int, columns: int, rows: int) -> list[Any]:
-        """So many pages of so many tokens, from ``--pages`` where that was named."""
-        return drawn(count, columns, rows, self.options.pages)
+        """So many different pages of so many tokens, from ``--pages`` where that was named; drawn once."""
+        known = self._pages.setdefault((columns, rows), [])
+        if len(known) < count:
+            known[:] = drawn(count, columns, rows, self.options.pages or "forms")
+        return known[:count]
 
     def _whose_pages(self) -> str:
         folder = self.options.pages
@@ -86,7 +95,8 @@ class Bench:
 
     def part(self, name: str, work: Callable[[], Any]) -> None:
         """Run one part, unless time is up; what fails is noted and does not hide the others."""
-        if self.options.only not in (None, name):
+        done = name in self.results and not {"failed", "skipped"} & self.results[name].keys()
+        if done or (self.options.only and name not in self.options.only):
             return
         if self.left < 10:
             self.keep(name, {"skipped": "no time left"})
@@ -145,7 +155,7 @@ class Bench:
         spent["prefill"] = spent["first"] - spent["encoder"]
         return spent
 
-    def floor(self, requests: Sequence[Request]) -> tuple[Floors, list[int], int]:
+    def floor(self, requests: Sequence[Request], rate: Rates | None = None) -> tuple[Floors, list[int], int]:
         """The floor of a batch of PIL images, the visual tokens of each, and the tokens of text."""
         grids, lengths, tokens = [], [], []
         for request in requests:
@@ -155,18 +165,20 @@ class Bench:
             count = size[0] * size[1] // 784
             tokens.append(count if request.mechanism == "resolution" else int(request.budget or count))
             lengths.append(len(self.model.processor.ids(QUESTION, 1)) - 1 + tokens[-1])
-        return floors(self.model.model, self.rate, grids, lengths, NEW_TOKENS), tokens, lengths[0] - tokens[0]
+        return floors(self.model.model, rate or self.rate, grids, lengths, NEW_TOKENS), tokens, lengths[0] - tokens[0]
 
     def steady(self, files: Sequence[bytes], batch: int, budget: int | None, mechanism: Any) -> dict[str, Any]:
-        """Milliseconds of a batch in the middle of many, from files to text: opened ahead, and one call at a time."""
+        """Milliseconds of a batch in the middle of many, from files to text: opened ahead, and one call at a time.
+
+        ``warm``: the floor at the rate of a product right after the batches, when the GPU is as warm as in them.
+        """
         how: Any = "resolution" if budget is None else mechanism
         calls = [
             [Request(data, QUESTION, budget, how) for data in files[at : at + batch]]
             for at in range(0, len(files), batch)
         ]
         opened = [replace(request, image=Image.open(io.BytesIO(request.image))) for request in calls[-1]]
-        least, _, _ = self.floor(opened)
-        found: dict[str, Any] = {"batches": len(calls) - 1, "floor": 1000 * least.all}
+        found: dict[str, Any] = {"batches": len(calls) - 1, "floor": 1000 * self.floor(opened)[0].all}
         for name, ahead in (("one_by_one", False), ("ahead", True)):
             self.model.cache, hosts = EncodedCache(), []
             if ahead:
@@ -181,6 +193,9 @@ class Bench:
             wait(self.device)
             took = 1000 * (time.perf_counter() - began) / (len(calls) - 1)
             found[name] = {"all": took, "host": median(hosts[1:]), "ratio_with_host": took / found["floor"]}
+        warm = replace(self.rate, operations=product_rate(self.device, self.dtype))
+        found["warm"] = {"TFLOP_per_s": warm.operations / 1e12, "floor": 1000 * self.floor(opened, warm)[0].all}
+        found["warm"]["ratio_with_host"] = found["ahead"]["all"] / found["warm"]["floor"]
         return found
 
     def cell(self, budgets: Sequence[int | None], mechanism: Any, pages: Sequence[Any], repeats: int) -> dict[str, Any]:

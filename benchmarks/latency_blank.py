@@ -1,8 +1,9 @@
 """What the encoder takes when blank tokens are dropped before it: by ``answer``, and alone at given shares of tokens.
 
-``answer`` deletes to the same budget with ``redundancy`` and with ``blank+redundancy``, in turns; its encoder time
-includes finding the blank tokens. Alone, the encoder is timed on tokens spread evenly over the pages, so that the
-result does not depend on how much of a page is blank.
+``answer`` deletes to the same budget with ``redundancy`` and with ``blank+redundancy``, in turns, on each kind of page:
+synthetic forms and receipts, and the real pages of ``--data``. Its encoder time includes finding the blank tokens.
+Alone, the encoder is timed on tokens spread evenly over the pages, so that the result does not depend on how much of a
+page is blank.
 """
 
 from __future__ import annotations
@@ -19,21 +20,39 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import QUESTION, Bench
 from benchmarks.latency_encoder import patches
 from benchmarks.latency_floors import clocked
+from benchmarks.latency_model import drawn
 
 from stakes.models import Request
 
 SHARES = (0.8, 0.6, 0.45, 0.3)
+REAL = ("docvqa", "sroie", "chartqa")
 SELECTORS = ("redundancy", "blank+redundancy")
 
 
 @torch.inference_mode()
 def blank_patches(bench: Bench) -> dict[str, Any]:
-    """For one image and for the larger batch."""
-    return {f"batch {count}": _blank(bench, count) for count in (1, bench.options.batch)}
+    """By kind of page, for one image and for the larger batch; and the encoder alone, on forms."""
+    found: dict[str, Any] = {}
+    columns, rows = bench.options.page
+    for kind, source in kinds(bench.options.data).items():
+        pages = drawn(bench.options.batch, columns, rows, source)
+        for count in (1, bench.options.batch):
+            found[f"{kind}, batch {count}"] = _blank(bench, pages[:count])
+    pages = drawn(bench.options.batch, columns, rows)
+    alone = {f"batch {count}": _alone(bench, pages[:count]) for count in (1, bench.options.batch)}
+    return {"in an answer": found, "alone": alone}
 
 
-def _blank(bench: Bench, count: int) -> dict[str, Any]:
-    pages, budget = bench.pages(count, *bench.options.page), bench.options.budgets[3]
+def kinds(data: Path | None) -> dict[str, Path | str]:
+    """Where pages come from: families of synthetic ones, and folders."""
+    found: dict[str, Path | str] = {"synthetic forms": "forms", "synthetic receipts": "receipts"}
+    if data is not None:
+        found |= {name: data / name / "images" for name in REAL}
+    return found
+
+
+def _blank(bench: Bench, pages: Sequence[Any]) -> dict[str, Any]:
+    budget = bench.options.budgets[3]
     stages: dict[str, list[dict[str, float]]] = {name: [] for name in SELECTORS}
     for _ in range(3):
         for name in SELECTORS:
@@ -46,7 +65,7 @@ def _blank(bench: Bench, count: int) -> dict[str, Any]:
     found["encoder_ratio"] = both[1]["encoder"] / both[0]["encoder"]
     found["without_host_ratio"] = both[1]["without_host"] / both[0]["without_host"]
     native, read = _tokens_read(bench, pages, budget)
-    return {**found, "budget": budget, "native": native, "tokens_read": read, "alone": _alone(bench, pages)}
+    return {**found, "budget": budget, "native": native, "tokens_read": read}
 
 
 def _tokens_read(bench: Bench, pages: Sequence[Any], budget: int | None) -> tuple[float, float]:

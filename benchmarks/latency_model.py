@@ -8,22 +8,22 @@ all in the vocabulary: a question takes more tokens than with the real one (``te
 from __future__ import annotations
 
 import sys
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
+from PIL import Image, ImageChops
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.models.tiny import config as tiny_config
 from tests.models.tiny import tf, token_id, tokenizer
 
-from stakes.data import synthetic as pages
+from stakes.data import synthetic
 from stakes.models.local.processor import Processor
 from stakes.models.local.qwen_vl import QwenVL
 
 NEW_TOKENS = 16
+DISTINCT = 32  # synthetic pages that are drawn
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for c in m.content %}{% if c.type == 'image' %}"
     "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ c.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
@@ -82,20 +82,23 @@ def build(device: str, dtype: torch.dtype, tiny: bool) -> QwenVL:
     return QwenVL(made, processor, "qwen2.5-vl", max_new_tokens=NEW_TOKENS, batch_size=32, fast=fast)
 
 
-def drawn(count: int, columns: int, rows: int, folder: Path | None = None) -> list[Image.Image]:
-    """Pages scaled to so many tokens of 28 pixels: those of a folder, in turn, or synthetic ones."""
-    if folder is None:
-        found = [pages.draw("forms", seed, "test").image for seed in range(count)]
+def drawn(count: int, columns: int, rows: int, source: Path | str = "forms") -> list[Image.Image]:
+    """Pages scaled to so many tokens of 28 pixels: those of a folder, or synthetic ones of a family.
+
+    Those after the first ``DISTINCT``, or after the last file, are the same ones moved down by a pixel more each time:
+    no two have the same pixels, so none is known from before.
+    """
+    if isinstance(source, Path):
+        found: list[Image.Image] = [Image.open(path) for path in scans(source)[:count]]
     else:
-        found = [Image.open(path) for path in islice(cycle(scans(folder)), count)]
-    return [page.convert("RGB").resize((28 * columns, 28 * rows)) for page in found]
+        found = [synthetic.draw(source, seed, "test").image for seed in range(min(count, DISTINCT))]
+    sized = [page.convert("RGB").resize((28 * columns, 28 * rows)) for page in found]
+    return [ImageChops.offset(sized[n % len(sized)], 0, n // len(sized)) for n in range(count)]
 
 
 def scans(folder: Path) -> list[Path]:
-    """The PNG and JPEG files of a folder, by name."""
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
+    """The image files of a folder, by name."""
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg", ".webp"))
     if not found:
-        raise SystemExit(
-            f"{folder} holds no .png, .jpg or .jpeg file; name a folder of page images, or leave --pages out"
-        )
+        raise SystemExit(f"{folder} holds no .png, .jpg, .jpeg or .webp file; name a folder of page images")
     return found

@@ -100,7 +100,7 @@ def test_pages_come_from_a_folder_in_turn_or_are_drawn(tmp_path: Path) -> None:
     from benchmarks.latency_model import drawn
     from PIL import Image
 
-    with pytest.raises(SystemExit, match=r"holds no .png, .jpg or .jpeg file"):
+    with pytest.raises(SystemExit, match=r"holds no .png, .jpg, .jpeg or .webp file"):
         drawn(1, 2, 3, tmp_path)
     names = ["f.png", "e.jpg", "a.JPG", "d.png", "c.jpeg", "b.png"]
     for grey, name in enumerate(names):

@@ -12,6 +12,7 @@ from tests.models.tiny import picture
 
 from stakes.models import Request
 from stakes.models.fast.patches import PatchTable
+from stakes.models.local.image_cache import PagePixels
 from stakes.models.local.qwen_vl import QwenVL, same_size_runs, upload_pages
 
 SIZES = [(112, 84), (112, 84), (84, 112), (112, 84), (150, 120), (84, 112)]  # 150 x 120: the processor resizes it
@@ -29,7 +30,7 @@ def test_packed_patches_equal_those_of_each_page_bit_for_bit(sizes: list[tuple[i
     one = model()
     pages = [picture(*size, seed=i) for i, size in enumerate(sizes)]
     alone = [one._pixels(page, False, (150, 120) not in sizes) for page in pages]  # two frames where one page has two
-    given_pixels = [np.asarray(page) for page in pages] if given else ()
+    given_pixels = [PagePixels(np.asarray(page)) for page in pages] if given else ()
     patches, grid, _ = one.pack_patches(pages, [False] * len(pages), given_pixels)
     assert grid == [shape for _, shape in alone]
     assert torch.equal(patches, torch.cat([values for values, _ in alone]))
@@ -50,7 +51,7 @@ def test_given_pixels_are_used() -> None:
     black = np.zeros((84, 112, 3), np.uint8)
     table = one.processor.patch_table
     assert table is not None
-    patches = one.pack_patches([page], [False], [black]).patches
+    patches = one.pack_patches([page], [False], [PagePixels(black)]).patches
     assert torch.equal(patches, table.patchify_stack(torch.from_numpy(black)[None]))
     assert not torch.equal(patches, one.pack_patches([page], [False])[0])
 
@@ -60,7 +61,7 @@ def test_a_table_of_16_bits_holds_the_float32_numbers_cast(dtype: torch.dtype) -
     """``vision_encoder.embed_patches`` casts pixels to the kernel's type before it multiplies them."""
     table = model().processor.patch_table
     assert table is not None
-    stack = upload_pages([np.asarray(picture(112, 84, seed)) for seed in range(3)], torch.device("cpu"))
+    stack = upload_pages([PagePixels(np.asarray(picture(112, 84, seed))) for seed in range(3)], torch.device("cpu"))
     whole = table.patchify_stack(stack)
     assert torch.equal(table.patchify_stack(stack, dtype), whole.to(dtype))
     assert not torch.equal(whole.to(dtype).float(), whole)

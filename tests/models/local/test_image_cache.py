@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tests.models.fast.captured import fresh
 
@@ -13,7 +14,7 @@ from stakes.errors import UnreadableImage
 from stakes.models import Request
 from stakes.models.local import image_cache as images
 from stakes.models.local.ahead import encode_ahead
-from stakes.models.local.image_cache import OpenedImage, OpenedImages, open_all, open_once
+from stakes.models.local.image_cache import Encoded, EncodedCache, OpenedImage, OpenedImages, open_all, open_once
 from stakes.models.local.resources import Clock
 
 
@@ -63,7 +64,8 @@ def test_pixels_are_read_once_for_the_key_and_the_encoder(workers: int, monkeypa
     for found in open_all(
         [Request(page(i), "What?", budget) for i in (0, 1) for budget in (None, 20)], "qwen2.5-vl", known
     ):
-        assert np.array_equal(found.pixels, np.asarray(found.image))
+        assert found.pixels is not None
+        assert np.array_equal(found.pixels.values, np.asarray(found.image))
         person = f"{found.image.width}x{found.image.height}".encode()
         name = hashlib.blake2b(found.image.tobytes(), digest_size=16, person=person).hexdigest()
         assert found.key[:2] == (name, found.image.size)
@@ -76,3 +78,19 @@ def test_no_second_copy_of_the_pixels_is_kept() -> None:
     encode_ahead(model, requests, opened, Clock(model.device))
     assert [one.pixels for one in opened.values()] == [None, None]
     assert open_once(Request(page(2), "What?"), "qwen2.5-vl", opened).pixels is None
+
+
+def test_the_cache_counts_its_bytes_without_reading_all_images_again() -> None:
+    """A call of 32 images added up the bytes of all that were cached, 32 times."""
+
+    def image(tokens: int) -> Encoded:
+        return Encoded(torch.zeros(tokens, 4))
+
+    cache, most = EncodedCache(limit=16 * 30), 30
+    for n, tokens in enumerate([10, 20, 5, 25, 1, 40, 10, 10, 10]):
+        cache.put(n % 5, image(tokens))  # some replace one that is there
+        kept = list(cache._images.values())
+        assert cache._bytes == sum(one.bytes for one in kept)
+        assert len(kept) == 1 or cache._bytes <= 16 * most
+    cache.clear()
+    assert (cache._bytes, cache.get(1, attention=False)) == (0, None)

@@ -120,3 +120,16 @@ def test_an_image_of_two_calls_is_opened_once(openings: list[str]) -> None:
         ahead.start(call, FAMILY)
     assert [len(ahead.take(call)) for call in calls] == [1, 1]
     assert len(openings) == 1
+
+
+def test_the_next_call_finds_blank_tokens_looked_for() -> None:
+    """Reading the pixels is the host's work too: the call itself looks at none."""
+    model = fresh("qwen2_5_vl", fast=True)
+    requests = [Request(picture(112, 84, n), "What?", 4, "deletion", "blank+redundancy") for n in range(2)]
+    plain = model.answer(requests)
+    model.forget()
+    model.open_ahead(requests)
+    opened = model.ahead.take(requests)
+    assert [list(one.pixels._levels) for one in opened.values() if one.pixels is not None] == [[28]] * 2
+    model.open_ahead(requests)
+    assert [(one.text, one.logprobs) for one in model.answer(requests)] == [(one.text, one.logprobs) for one in plain]

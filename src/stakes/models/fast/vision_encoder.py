@@ -17,7 +17,7 @@ An attention that is not sdpa, or a module with other parts, is not changed.
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -174,26 +174,28 @@ def keep_windows(windows: Sequence[Tensor], kept: Tensor) -> tuple[Tensor, list[
 
 def accepts_kept_tokens(visual: Any) -> bool:
     """Whether this version of transformers lets the caller pass what the encoder derives from an image's size."""
-    try:
-        from transformers import vision_utils as made
-    except ImportError:
-        return False
     names = ["get_vision_position_ids", "get_vision_cu_seqlens"]
     if hasattr(visual, "pos_embed"):
         names.append("get_vision_interpolation_indices_and_weights")
         if not hasattr(visual, "interpolation_mode"):
             return False
-    found = [getattr(made, name, None) for name in names]
-    return _accepts_window_order() and all(one and "kwargs" in inspect.signature(one).parameters for one in found)
+    return _accepts_window_order() and all(map(_accepts_given_values, names))
 
 
 def _accepts_window_order() -> bool:
     """Whether this version of transformers lets the caller choose the order of windows."""
+    return _accepts_given_values("get_vision_window_index")
+
+
+@cache
+def _accepts_given_values(name: str) -> bool:
+    """Whether transformers has a function of this name that returns what its caller passes; asked for every image."""
     try:
-        from transformers.vision_utils import get_vision_window_index
+        from transformers import vision_utils
     except ImportError:
         return False
-    return "kwargs" in inspect.signature(get_vision_window_index).parameters
+    function = getattr(vision_utils, name, None)
+    return function is not None and "kwargs" in inspect.signature(function).parameters
 
 
 def _is_stock_sdpa(module: Any) -> bool:

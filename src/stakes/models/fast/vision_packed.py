@@ -8,12 +8,16 @@ zeros to a multiple of 64, which tensor cores need; and a captured graph of the 
     features = PackedEncoder(visual)(pixels, [(1, 54, 72), (1, 36, 48)])          # [N, D], reading order
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear, pad
 
@@ -21,12 +25,14 @@ from stakes.models.fast import torch_ops
 from stakes.models.fast.cuda_graphs import CudaGraphs
 from stakes.models.fast.layers import is_silu
 from stakes.models.fast.torch_ops import Segments
-from stakes.models.fast.vision_encoder import accepts_one_frame, embed_patches, keep_windows, window_indices
+from stakes.models.fast.vision_encoder import accepts_one_frame, embed_patches, window_indices
 from stakes.vision.deletion.exact import upload
 
 MLP_MULTIPLE = 64
 MAX_CAPTURED_PATCHES = 1 << 14  # more keep the GPU busy without being captured
+MAX_SIZES = 128  # image sizes that are remembered, up to some megabytes each
 Grid = Sequence[tuple[int, int, int]]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class EncoderLayout:
 
     ``order``: [N] which merged token comes next, windows one after another; ``back``: [N] where each is after that, in
     reading order. ``cos``, ``sin``: [P, h], in that order. ``windows``, ``images``: the segments of window attention
-    and of full attention. ``tokens``: those of the whole images, of which ``order`` may leave some out.
+    and of full attention. ``order`` may leave out some tokens of the images.
     """
 
     order: Tensor
@@ -44,7 +50,50 @@ class EncoderLayout:
     sin: Tensor
     windows: Segments
     images: Segments
-    tokens: int
+
+
+@dataclass(frozen=True)
+class ImageSize:
+    """What one image size determines: N merged tokens in windows.
+
+    On the host: ``order``: [N] the tokens, windows one after another; ``back``: [N] where each is after that;
+    ``owner``: [N] the window of each token of ``order``; ``lengths``: tokens of each window. On the device: ``cos``,
+    ``sin``: [N, patches of a token, h], in reading order.
+    """
+
+    order: Ints
+    back: Ints
+    owner: Ints
+    lengths: list[int]
+    cos: Tensor
+    sin: Tensor
+
+    @classmethod
+    def of(cls, visual: Any, shape: tuple[int, int, int], device: torch.device) -> ImageSize:
+        """Of images of (t, h, w) patches."""
+        frames, rows, columns = shape
+        windows = window_indices(visual, [shape])
+        order, lengths = torch.cat(windows).numpy(), [len(window) for window in windows]
+        merge = visual.spatial_merge_size
+        positions = _patch_positions(rows, columns, merge).repeat(frames, 1).to(device)
+        factors = visual.rotary_pos_emb(torch.zeros(1, device=device), positions)
+        cos, sin = (x.view(len(order), merge**2, -1) for x in factors)
+        return cls(order, order.argsort(), np.repeat(np.arange(len(lengths)), lengths), lengths, cos, sin)
+
+    def whole(self) -> tuple[Ints, Ints, list[int]]:
+        """Order, places and windows of all tokens."""
+        return self.order, self.back, self.lengths
+
+    def keep(self, tokens: Ints) -> tuple[Ints, Ints, list[int]]:
+        """The same of [m] sorted tokens of a still image: their windows stay, without the empty ones."""
+        place = np.full(len(self.order), -1)
+        place[tokens] = np.arange(len(tokens))
+        place = place[self.order]
+        stays = place >= 0
+        back = np.empty(len(tokens), dtype=np.int64)
+        back[place[stays]] = np.arange(len(tokens))
+        lengths = np.bincount(self.owner[stays])
+        return self.order[stays], back, lengths[lengths > 0].tolist()
 
 
 @dataclass
@@ -54,7 +103,7 @@ class PackedEncoder:
     visual: Any
     ops: Any = torch_ops
     graphs: CudaGraphs = field(init=False)
-    _layouts: dict[tuple[int, int, int], EncoderLayout] = field(default_factory=dict, repr=False)
+    _sizes: dict[tuple[int, int, int], ImageSize] = field(default_factory=dict, repr=False)
     _captured: dict[Any, tuple[Tensor, EncoderLayout]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,18 +139,39 @@ class PackedEncoder:
         return features.clone()  # the next graph may use its memory
 
     def layout(self, grid: Grid, kept: Sequence[Tensor | None] = ()) -> EncoderLayout:
-        """The layout of images of these (t, h, w), of which the encoder may read some tokens only."""
-        for shape in grid:
-            if shape not in self._layouts:
-                self._layouts[shape] = image_layout(self.visual, shape, self.graphs.device)
-        whole = [self._layouts[shape] for shape in grid]
-        some = kept or [None] * len(grid)
-        return concatenate(
-            [
-                one if tokens is None else keep_layout(self.visual, shape, one, tokens)
-                for one, shape, tokens in zip(whole, grid, some, strict=True)
-            ]
-        )
+        """The layout of images of these (t, h, w), of which the encoder may read some tokens only.
+
+        An image's windows stay together, because full blocks see whole images. All is placed on the host, and sent to
+        the device together: the GPU waits for it.
+        """
+        sizes = {shape: self._size(shape) for shape in grid}
+        starts = dict(zip(sizes, accumulate((len(one.order) for one in sizes.values()), initial=0), strict=False))
+        placed: list[tuple[Ints, Ints, Ints]] = []  # order, back, row of the angles
+        windows: list[int] = []
+        images: list[int] = []
+        tokens = count = 0
+        unit = self.visual.spatial_merge_size**2
+        for shape, some in zip(grid, kept or [None] * len(grid), strict=True):
+            size = sizes[shape]
+            order, back, lengths = size.whole() if some is None else size.keep(some.numpy())
+            placed.append((order + tokens, back + count, order + starts[shape]))
+            windows += [unit * length for length in lengths]
+            images += [unit * len(order)] if some is not None else [shape[1] * shape[2]] * shape[0]
+            tokens, count = tokens + len(size.order), count + len(order)
+        device = self.graphs.device
+        numbers = torch.from_numpy(np.stack([np.concatenate(one) for one in zip(*placed, strict=True)]))
+        order, back, rows = upload(numbers, device)
+        angles = [(size.cos, size.sin) for size in sizes.values()]
+        cos, sin = angles[0] if len(angles) == 1 else map(torch.cat, zip(*angles, strict=True))
+        segments = (Segments.of(lengths, device) for lengths in (windows, images))
+        return EncoderLayout(order, back, cos[rows].flatten(0, 1), sin[rows].flatten(0, 1), *segments)
+
+    def _size(self, shape: tuple[int, int, int]) -> ImageSize:
+        if shape not in self._sizes:
+            while len(self._sizes) >= MAX_SIZES:
+                self._sizes.pop(next(iter(self._sizes)))
+            self._sizes[shape] = ImageSize.of(self.visual, shape, self.graphs.device)
+        return self._sizes[shape]
 
     def _encode(self, pixels: Tensor, layout: EncoderLayout) -> Tensor:
         visual, ops = self.visual, self.ops
@@ -125,53 +195,6 @@ class PackedEncoder:
         h = ops.add_norm(x, more, merger.ln_q.weight, merger.ln_q.variance_epsilon)[1]
         features: Tensor = merger.mlp(h.reshape(-1, unit * h.shape[-1]))[layout.back]
         return features
-
-
-def image_layout(visual: Any, shape: tuple[int, int, int], device: torch.device) -> EncoderLayout:
-    """The layout of one image of (t, h, w) patches."""
-    merge = visual.spatial_merge_size
-    frames, rows, columns = shape
-    windows = window_indices(visual, [shape])
-    order = torch.cat(windows)
-    positions = _patch_positions(rows, columns, merge).repeat(frames, 1)
-    cos, sin = (
-        x.view(len(order), merge**2, -1)[order.to(device)].flatten(0, 1)
-        for x in visual.rotary_pos_emb(torch.zeros(1, device=device), positions.to(device))
-    )
-    window_segments = Segments.of([len(window) * merge**2 for window in windows], device)
-    image_segments = Segments.of([rows * columns] * frames, device)
-    back = order.argsort().to(device)
-    return EncoderLayout(order.to(device), back, cos, sin, window_segments, image_segments, len(order))
-
-
-def keep_layout(visual: Any, shape: tuple[int, int, int], whole: EncoderLayout, kept: Tensor) -> EncoderLayout:
-    """The layout of one still image of which the encoder reads [m] sorted tokens; windows and angles stay theirs."""
-    merge, device = visual.spatial_merge_size, whole.order.device
-    order, lengths = keep_windows(window_indices(visual, [shape]), kept)
-    order, back = upload(torch.stack((kept[order], order.argsort())), device)
-    rows = whole.back[order]
-    cos, sin = (x.view(whole.tokens, merge**2, -1)[rows].flatten(0, 1) for x in (whole.cos, whole.sin))
-    windows = Segments.of([merge**2 * length for length in lengths], device)
-    return EncoderLayout(order, back, cos, sin, windows, Segments.of([len(rows) * merge**2], device), whole.tokens)
-
-
-def concatenate(layouts: Sequence[EncoderLayout]) -> EncoderLayout:
-    """Several images as one varlen batch; an image's windows stay together, because full blocks see whole images."""
-    if len(layouts) == 1:
-        return layouts[0]
-    device = layouts[0].order.device
-    starts = {"order": accumulate((one.tokens for one in layouts), initial=0)}
-    starts["back"] = accumulate((len(one.order) for one in layouts), initial=0)
-    orders, backs = (
-        torch.cat([getattr(one, name) + start for one, start in zip(layouts, starts[name], strict=False)])
-        for name in ("order", "back")
-    )
-    cos, sin = (torch.cat([getattr(one, name) for one in layouts]) for name in ("cos", "sin"))
-    windows, images = (
-        Segments.of([length for one in layouts for length in getattr(one, name).lengths], device)
-        for name in ("windows", "images")
-    )
-    return EncoderLayout(orders, backs, cos, sin, windows, images, sum(one.tokens for one in layouts))
 
 
 def _patch_positions(rows: int, columns: int, merge: int) -> Tensor:

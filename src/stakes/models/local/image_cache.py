@@ -11,10 +11,12 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stakes.models.base import Request
-from stakes.vision.deletion.blank import InkFilter, Kept
+from stakes.vision.deletion.blank import InkFilter, Kept, byte_range
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import Fitted, fit
 
@@ -71,6 +73,7 @@ class EncodedCache:
 
     limit: int = 1 << 30
     _images: OrderedDict[Hashable, Encoded] = field(default_factory=OrderedDict, repr=False)
+    _bytes: int = 0
 
     def get(self, key: Hashable, *, attention: bool, ink: InkFilter | None = None) -> Encoded | None:
         """The image, if it is here, and with the encoder attention if that is needed; ``ink``: without blank tokens.
@@ -96,14 +99,39 @@ class EncodedCache:
                 key = (key, ink.tolerance)
             elif encoded.indices is not None:
                 key = (key, ink)
+        if (before := self._images.pop(key, None)) is not None:
+            self._bytes -= before.bytes
         self._images[key] = encoded
-        self._images.move_to_end(key)
-        while len(self._images) > 1 and sum(image.bytes for image in self._images.values()) > self.limit:
-            self._images.popitem(last=False)
+        self._bytes += encoded.bytes
+        while len(self._images) > 1 and self._bytes > self.limit:
+            self._bytes -= self._images.popitem(last=False)[1].bytes
 
     def clear(self) -> None:
         """Drop every image."""
         self._images.clear()
+        self._bytes = 0
+
+
+@dataclass(frozen=True, eq=False)
+class PagePixels:
+    """The bytes of an RGB image, [H, W, 3], read-only: in NumPy, or page-locked for a GPU; and levels found in them."""
+
+    values: NDArray[np.uint8] | Tensor
+    _levels: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
+
+    def page_locked(self) -> "PagePixels":
+        """The same in memory that a GPU reads without waiting; torch does not reuse it before the copy is done."""
+        if isinstance(self.values, Tensor):
+            return self
+        locked = torch.empty(self.values.shape, dtype=torch.uint8, pin_memory=True)
+        np.copyto(locked.numpy(), self.values)
+        return PagePixels(locked, self._levels)
+
+    def levels(self, side: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Least and greatest level of each token of ``side`` pixels, [N, 3] each; looked for once."""
+        if side not in self._levels:
+            self._levels[side] = byte_range(np.asarray(self.values), side)
+        return self._levels[side]
 
 
 class OpenedImage(NamedTuple):
@@ -111,16 +139,17 @@ class OpenedImage(NamedTuple):
 
     ``fitted``: the result of ``fit``; None without a budget by resolution. ``image``: PIL. ``key``: digest of the
     pixels, size, and whether that size is a fitted one; the same picture from a path, bytes or memory has the same key.
-    ``pixels``: [H, W, 3] bytes of that digest, read-only; only from ``open_all``, and until ``drop_pixels``.
+    ``pixels``: the bytes of that digest, of an RGB image; only from ``open_all``, and until ``drop_pixels``.
     """
 
     fitted: Fitted | None
     image: Any
     key: tuple[str, tuple[int, int], bool]
-    pixels: Any = None
+    pixels: PagePixels | None = None
 
 
 OpenedImages = dict[Hashable, OpenedImage]  # by source and budget, the images of one call
+Ready = Callable[[Request, OpenedImage], OpenedImage]  # what a model does to an image before its call
 
 
 def open_once(request: Request, family: str, opened: OpenedImages) -> OpenedImage:
@@ -159,8 +188,14 @@ class ImagesAhead:
         # By source and budget. A request is held with its image, whose id is its name while it lives.
         self._calls: deque[dict[Hashable, tuple[Request, Future[OpenedImage | None]]]] = deque(maxlen=2)
 
-    def start(self, requests: Sequence[Request], family: str, more: Callable[[], object] | None = None) -> None:
-        """Begin to open these images, and do ``more`` after them; returns at once."""
+    def start(
+        self,
+        requests: Sequence[Request],
+        family: str,
+        ready: Ready | None = None,
+        more: Callable[[], object] | None = None,
+    ) -> None:
+        """Begin to open these images and to make each ``ready``, and do ``more`` after them; returns at once."""
         pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="stakes-ahead")
         with self._lock:
             known = {name: future for call in self._calls for name, (_, future) in call.items()}
@@ -168,7 +203,7 @@ class ImagesAhead:
             for request in requests:
                 name = _source(request)
                 if name not in call:
-                    call[name] = request, known.get(name) or pool.submit(self._open_within, request, family)
+                    call[name] = request, known.get(name) or pool.submit(self._open_within, request, family, ready)
             self._calls.append(call)
         if more is not None:
             pool.submit(more)
@@ -186,13 +221,14 @@ class ImagesAhead:
                 opened[name] = image
         return opened
 
-    def _open_within(self, request: Request, family: str) -> OpenedImage | None:
+    def _open_within(self, request: Request, family: str, ready: Ready | None) -> OpenedImage | None:
         with self._lock:
             futures = {id(future): future for call in self._calls for _, future in call.values()}.values()
             done = [one.result() for one in futures if one.done() and one.exception() is None]
             if sum(7 * one.image.width * one.image.height for one in done if one is not None) >= self.limit:
                 return None  # 7 bytes a pixel: 4 in Pillow, 3 for the encoder
-        return _open(request, family)
+        opened = _open(request, family)
+        return opened if ready is None else ready(request, opened)
 
 
 def chunks_by_area(
@@ -237,5 +273,5 @@ def _open(request: Request, family: str) -> OpenedImage:
     digest = hashlib.blake2b(data, digest_size=16, person=f"{image.width}x{image.height}".encode()[:16]).hexdigest()
     pixels = None
     if image.mode == "RGB":
-        pixels = np.frombuffer(data, np.uint8).reshape(image.height, image.width, 3)
+        pixels = PagePixels(np.frombuffer(data, np.uint8).reshape(image.height, image.width, 3))
     return OpenedImage(fitted, image, (digest, image.size, fitted is not None), pixels)

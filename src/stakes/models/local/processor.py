@@ -39,10 +39,10 @@ class Processor:
 
         Images come first, the question after them.
         """
-        ids = self.prompt_ids(question, len(tokens))
-        counts = iter(tokens)
-        repeated = [[one] * (next(counts) if one == self.image_token_id else 1) for one in ids]
-        return torch.tensor([one for some in repeated for one in some])
+        ids = torch.tensor(self.prompt_ids(question, len(tokens)))
+        counts = torch.ones_like(ids)
+        counts[ids == self.image_token_id] = torch.tensor(tokens)
+        return ids.repeat_interleave(counts)
 
     @cached_property
     def prompt_ids(self) -> Callable[[str, int], tuple[int, ...]]:

@@ -23,7 +23,14 @@ from stakes.models.fast.decoder import FastDecoder
 from stakes.models.identity import ModelName
 from stakes.models.local.ahead import encode_ahead
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
-from stakes.models.local.image_cache import Encoded, EncodedCache, ImagesAhead, drop_pixels
+from stakes.models.local.image_cache import (
+    Encoded,
+    EncodedCache,
+    ImagesAhead,
+    OpenedImage,
+    PagePixels,
+    drop_pixels,
+)
 from stakes.models.local.kv_cache import has_sliding_window
 from stakes.models.local.prefix import SharedPrefixes, plan_batches, prefill_prefixes, suffix
 from stakes.models.local.processor import Processor
@@ -66,10 +73,10 @@ class LocalVLM(ABC):
         self,
         images: Sequence[Any],
         exact: Sequence[bool],
-        pixels: Sequence[Any] = (),  # noqa: ARG002
+        pixels: Sequence[PagePixels | None] = (),  # noqa: ARG002
         ink: Sequence[InkFilter | None] = (),
     ) -> list[Encoded]:
-        """Several images, in one call where the family can. ``pixels``: theirs as [H, W, 3] bytes, where known."""
+        """Several images, in one call where the family can. ``pixels``: theirs, where known."""
         each = zip(images, exact, ink or [None] * len(images), strict=True)
         return [self.encode(image, exact=one, attention=False, ink=own) for image, one, own in each]
 
@@ -152,7 +159,11 @@ class LocalVLM(ABC):
             for request in requests if isinstance(self.processor, Processor) else ():
                 self.processor.prompt_ids(request.question, len(request.parts))
 
-        self.ahead.start([part for request in requests for part in request.parts], self.family, tokenize)
+        self.ahead.start([part for request in requests for part in request.parts], self.family, self.ready, tokenize)
+
+    def ready(self, request: Request, image: OpenedImage) -> OpenedImage:  # noqa: ARG002
+        """An image that was opened ahead, with all that the device needs not wait for done."""
+        return image
 
     def prepare(self, request: Request) -> Job:
         """The job of one request: its prompt with the tokens deleted, and what was spent on it."""

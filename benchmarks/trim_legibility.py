@@ -2,12 +2,13 @@
 
     python -m benchmarks.trim_legibility read --data DIR --log trim.jsonl --minutes 30
     python -m benchmarks.trim_legibility read --model embedded --sets sroie receipts forms --data DIR --log reader.jsonl
-    python -m benchmarks.trim_tables --log trim.jsonl --reader reader.jsonl --output docs/results/trim.json
+    python -m benchmarks.trim_legibility table --log trim.jsonl --reader reader.jsonl -o docs/results/trim.json
 
-``DIR`` holds docvqa/, sroie/ and chartqa/, each with questions.jsonl and images/; the other sets are drawn. For OCR,
-answers are located on the whole page at native size, and samples whose answers are not found there are left out. A log
-has one line for each page and box. Reading stops at the page that passes ``--minutes``, and the same command goes on. A
-page is read again only where its box changed. What is read at native size on trimmed pages: ``trim_native``.
+``DIR`` holds docvqa/, sroie/ and chartqa/, each with questions.jsonl and images/; the other sets are drawn. Pages
+without margins are listed and not read, because both versions are the same. For OCR, answers are located on the whole
+page at native size, and samples whose answers are not found there are left out. A log has one line for each page and
+box. Reading stops at the page that passes ``--minutes``, and the same command goes on. A page is read again only where
+its box changed. What is read at native size on trimmed pages: ``trim_native``; budgets by cost: ``trim_arms``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import argparse
 import dataclasses
 import json
 import random
+import statistics
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from stakes.data.sample import Sample, read_samples
 from stakes.data.synthetic import FAMILIES
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.samples import draw_samples, prepare_samples
+from stakes.evaluation.statistics import mcnemar
 from stakes.legibility.answer_locations import MARGINS, read_at
 from stakes.legibility.engine import TextLine
 from stakes.legibility.model import Legibility
@@ -41,12 +45,15 @@ from stakes.vision.image.trim import Bounds, margins
 BUDGETS = (64, 96, 160, 224, 304, 448, 576)
 REAL = ("docvqa", "sroie", "chartqa")
 SETS = (*REAL, *(family for family in FAMILIES if family != "swatches"))  # swatches have no text
-MOST = {"chartqa": 60}  # images of a set, the first of a fixed random order; the others are read in full
 DRAWN = 40  # questions of each tier of a synthetic family
+PAGE_COLUMNS = ["pages", "read", "with margins", "area cut", "lines of print", "lines cut", "answers cut"]
+ERROR_COLUMNS = ["model", "pages", "tokens", "questions", "whole", "trimmed", "gained", "lost", "p (McNemar)"]
+Row = dict[str, Any]
+Pages = list[tuple[Row, Row]]  # read whole, and as trimmed
 
 
-def pages_of(name: str, data: Path, *, every: bool = False) -> list[list[Sample]]:
-    """The samples of each page, in fixed random order; ``forms``, ``receipts``, … are drawn. ``every``: beyond MOST."""
+def pages_of(name: str, data: Path) -> list[list[Sample]]:
+    """The samples of each page, in fixed random order; ``forms``, ``receipts``, … are drawn."""
     if name in REAL:
         samples = prepare_samples(read_samples(data / name / "questions.jsonl"), data / name)
     else:
@@ -54,23 +61,24 @@ def pages_of(name: str, data: Path, *, every: bool = False) -> list[list[Sample]
     by_page: dict[str, list[Sample]] = {}
     for sample in samples:
         by_page.setdefault(sample.digest, []).append(sample)
-    return random.Random(0).sample(list(by_page.values()), len(by_page))[: None if every else MOST.get(name)]
+    return random.Random(0).sample(list(by_page.values()), len(by_page))
 
 
 def read(data: Path, log: Path, minutes: float, sets: Iterable[str] = SETS, model: str = "ocr") -> None:
-    """Read every page whole and, where it has margins, trimmed; native readings are cached next to the log."""
+    """Read every page that has margins, whole and trimmed; native readings are cached next to the log."""
     until = time.monotonic() + 60 * minutes
     reader = Legibility(threads=1, cache=log.with_suffix("")) if model == "ocr" else load(model)
     logged = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     done = {(row["set"], row["page"], tuple(row["box"])) for row in logged}
     for name, samples in in_turn({name: pages_of(name, data) for name in sets}):
         image = open_image(samples[0].load())
-        for box in dict.fromkeys([(0, 0, *image.size), margins(image)]):
+        whole, trimmed = (0, 0, *image.size), margins(image)
+        for box in dict.fromkeys([whole, trimmed]):
             if time.monotonic() > until:
                 return
             if (name, samples[0].digest, box) not in done:
                 row = {"set": name, "page": samples[0].digest, "size": image.size, "box": box}
-                row |= _read_page(reader, samples, image, box)
+                row |= _read_page(reader, samples, image, box) if whole != trimmed else {}
                 with log.open("a") as file:
                     file.write(json.dumps(row) + "\n")
 
@@ -144,17 +152,88 @@ def moved(line: TextLine, x: float, y: float) -> TextLine:
     return dataclasses.replace(line, quad=(a, b, c, d))
 
 
+def page_pairs(log: Path, name: str) -> Pages:
+    """The pages of a set: the whole one, and the last box that was read, the whole one where nothing is trimmed."""
+    whole, trimmed = dict[str, Row](), dict[str, Row]()
+    for row in map(json.loads, log.read_text().splitlines()):
+        if row["set"] == name:
+            (whole if row["box"] == [0, 0, *row["size"]] else trimmed)[row["page"]] = row
+    return [(row, trimmed.get(page, row)) for page, row in whole.items()]
+
+
+def _area(row: Row) -> float:
+    x0, y0, x1, y1 = row["box"]
+    width, height = row["size"]
+    return float(1 - (x1 - x0) * (y1 - y0) / width / height)
+
+
+def page_row(name: str, pages: Pages) -> list[Any]:
+    """How many pages have margins, what goes, and what of the print."""
+    cut = [trimmed for whole, trimmed in pages if trimmed is not whole]
+    sums = [sum(row["lines"] for row in cut), sum(len(row["cut_lines"]) for row in cut)]
+    area = statistics.mean(_area(trimmed) for _, trimmed in pages)
+    return [name, len(pages), len(cut), area, *sums, sum(row["cut_answers"] for row in cut)]
+
+
+def error_rows(model: str, name: str, pages: Pages) -> list[list[Any]]:
+    """Errors of whole and of trimmed pages at each budget, paired."""
+    rows = []
+    for budget in map(str, BUDGETS):
+        pairs = Counter(
+            (right, trimmed["legible"][budget][sample][0])
+            for whole, trimmed in pages
+            if trimmed is not whole and budget in whole["legible"]
+            for sample, (right, _) in whole["legible"][budget].items()
+        )
+        n, gained, lost = pairs.total(), pairs[False, True], pairs[True, False]
+        if n:
+            wrong = [(pairs[False, False] + more) / n for more in (gained, lost)]
+            rows.append([model, name, int(budget), n, *wrong, gained, lost, mcnemar(gained, lost)])
+    return rows
+
+
+def in_all(rows: list[list[Any]], model: str) -> str:
+    """What a model reads of all sets at each budget."""
+    parts = []
+    for budget in BUDGETS:
+        of_budget = [row for row in rows if row[0] == model and row[2] == budget]
+        n, gained, lost = (sum(row[column] for row in of_budget) for column in (3, 6, 7))
+        whole, trimmed = (sum(row[3] * row[column] for row in of_budget) / n for column in (4, 5))
+        parts.append(f"{whole:.3f} to {trimmed:.3f} at {budget} tokens ({gained}:{lost})")
+    questions = max(sum(row[3] for row in rows if row[0] == model and row[2] == budget) for budget in BUDGETS)
+    return f"{model}, {questions} questions of all sets, errors whole and trimmed (gained:lost): " + ", ".join(parts)
+
+
+def table(logs: dict[str, Path], output: Path) -> None:
+    """Write both tables. ``logs``: by model."""
+    read = {(model, name): page_pairs(log, name) for model, log in logs.items() for name in SETS}
+    read = {key: pages for key, pages in read.items() if pages}
+    errors = [row for key, pages in read.items() for row in error_rows(*key, pages)]
+    made = [page_row(name, pages) for (model, name), pages in read.items() if model == "ocr"]
+    tables = {
+        "trim-pages": {"columns": PAGE_COLUMNS, "rows": made, "findings": []},
+        "trim": {"columns": ERROR_COLUMNS, "rows": errors, "findings": [in_all(errors, model) for model in logs]},
+    }
+    output.write_text(json.dumps({"basis": "legibility", "tables": tables}, indent=1) + "\n")
+
+
 def main() -> None:
-    """Read."""
+    """Read, or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["read"])
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("what", choices=["read", "table"])
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--model", choices=["ocr", "embedded"], default="ocr")
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--log", type=Path, default=Path("trim.jsonl"))
     parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--reader", type=Path, default=Path("reader.jsonl"))
+    parser.add_argument("-o", "--output", type=Path, default=Path("docs/results/trim.json"))
     options = parser.parse_args()
-    read(options.data, options.log, options.minutes, options.sets, options.model)
+    if options.what == "table":
+        return table({"ocr": options.log, "embedded": options.reader}, options.output)
+    if options.data is None:
+        parser.error("read needs --data, the folder that holds docvqa/, sroie/ and chartqa/")
+    return read(options.data, options.log, options.minutes, options.sets, options.model)
 
 
 if __name__ == "__main__":

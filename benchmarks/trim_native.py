@@ -55,7 +55,7 @@ def read(data: Path, log: Path, cache: Path, sets: Sequence[str], minutes: float
     until = time.monotonic() + 60 * minutes
     logged = [json.loads(row) for row in log.read_text().splitlines()] if log.exists() else []
     done, pages = {(row["set"], row["page"], tuple(row["box"])) for row in logged}, PageCache(Engine(), cache)
-    for name, samples in in_turn({name: pages_of(name, data, every=True) for name in sets}):
+    for name, samples in in_turn({name: pages_of(name, data) for name in sets}):
         if time.monotonic() > until:
             return
         image = open_image(samples[0].load())

@@ -2,20 +2,18 @@
 
     python benchmarks/latency.py --out latency.json                  # one GPU, about nine minutes
     python benchmarks/latency.py --tiny --device cpu                 # tries the whole script on a CPU
-    python benchmarks/latency.py --only "blank patches" --data DIR   # one part, on real pages as well
+    python benchmarks/latency.py --only growth                       # one part
 
 Qwen2.5-VL-7B's configuration with random bfloat16 weights, 16 new tokens, pages (synthetic, or those of ``--pages``)
 scaled to 756 x 1008 (972 tokens). ``ours`` is ``answer`` from PIL images to text, one call at a time: its ratio to the
-floor counts the host's work (opening, fitting, tokenizing); the ratio without it stands beside it. ``steady state`` is
-batch after batch of different pages from the bytes of PNG files to text, with the next batch opened while one is
-answered, and without that. ``stock`` is ``generate`` on inputs that are on the device already. Milliseconds, medians.
-Results are written after every part.
+floor counts the host's work (opening, fitting, tokenizing); the ratio without it stands beside it. ``stock`` is
+``generate`` on inputs that are on the device already. Milliseconds, medians. Results are written after every part.
+``latency_steady.py`` has batch after batch, with the next one opened while one is answered.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import math
 import sys
@@ -28,7 +26,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import Bench
-from benchmarks.latency_blank import blank_patches
 from benchmarks.latency_encoder import encoder_by_kind
 from benchmarks.latency_floors import clocked, encoder
 
@@ -57,26 +54,6 @@ def grid_of_cells(bench: Bench, batch: int) -> None:
         if budget is not None:
             deletion = partial(bench.cell, [budget] * batch, "deletion", pages, repeats)
             bench.part(f"deletion, {label}", deletion)
-
-
-def steady(bench: Bench, batch: int) -> dict[str, Any]:
-    """Batches of different pages, one after another, the host counted; the first one is not, it warms up."""
-    count = bench.options.batches + 1
-    files = [png(page) for page in bench.pages(count * batch, *bench.options.page)]
-    found: dict[str, Any] = {}
-    for budget in bench.options.budgets:
-        if budget is not None and budget < bench.options.least:
-            continue
-        for mechanism in ("resolution", "deletion") if budget is not None else ("resolution",):
-            found[f"{mechanism}, {budget or 'full'}"] = bench.steady(files, batch, budget, mechanism)
-    return found
-
-
-def png(page: Any) -> bytes:
-    """The page as a file."""
-    out = io.BytesIO()
-    page.save(out, "PNG", compress_level=1)
-    return out.getvalue()
 
 
 def two_tiers(bench: Bench) -> dict[str, Any]:
@@ -185,30 +162,23 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9.0, help="no part begins after this; default 9")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch", type=int, default=32, help="the larger of the two batches")
-    parser.add_argument("--batches", type=int, default=10, help="of the steady state; default 10")
     parser.add_argument("--pages", type=Path, help="a folder of page images; default: synthetic pages")
-    parser.add_argument("--data", type=Path, help="a folder with docvqa/, sroie/ and chartqa/: for blank patches")
-    parser.add_argument(
-        "--only", action="append", help='the part of this name, such as "blank patches"; may be repeated'
-    )
+    parser.add_argument("--only", action="append", help="the part of this name, such as growth; may be repeated")
     parser.add_argument("--tiny", action="store_true", help="a tiny model and pages, to try the script")
     options = parser.parse_args()
     options.budgets, options.page, options.tiers = BUDGETS, (27, 36), (576, 32)
-    options.large, options.grids, options.least = (36, 304), ((36, 36), (125, 128)), 304
+    options.large, options.grids = (36, 304), ((36, 36), (125, 128))
     if options.tiny:
         options.budgets, options.page, options.tiers = (None, 64, 48, 32, 16), (9, 12), (64, 16)
         options.large, options.grids, options.batch = (12, 30), ((12, 12),), min(options.batch, 2)
-        options.repeats, options.least = min(options.repeats, 1), 48
+        options.repeats = min(options.repeats, 1)
     bench = Bench(options)
     grid_of_cells(bench, 1)
     grid_of_cells(bench, options.batch)
-    for batch in (1, options.batch):
-        bench.part(f"steady state, batch {batch}", partial(steady, bench, batch))
     bench.part("two tiers", lambda: two_tiers(bench))
     bench.part("deletion pays", lambda: deletion_pays(bench))
     bench.part("selectors", lambda: selectors(bench))
     bench.part("encoder by kind", lambda: encoder_by_kind(bench))
-    bench.part("blank patches", lambda: blank_patches(bench))
     bench.part("growth", lambda: growth(bench))
     print(json.dumps(bench.results, indent=1))
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.latency_floors import Floors, Rates, clocked, floors, product_rate, rates, wait
+from benchmarks.latency_floors import Floors, Rates, clocked, floors, rates, wait
 from benchmarks.latency_model import NEW_TOKENS, build, drawn, scans
 
 from stakes.models import Request
@@ -166,37 +164,6 @@ class Bench:
             tokens.append(count if request.mechanism == "resolution" else int(request.budget or count))
             lengths.append(len(self.model.processor.ids(QUESTION, 1)) - 1 + tokens[-1])
         return floors(self.model.model, rate or self.rate, grids, lengths, NEW_TOKENS), tokens, lengths[0] - tokens[0]
-
-    def steady(self, files: Sequence[bytes], batch: int, budget: int | None, mechanism: Any) -> dict[str, Any]:
-        """Milliseconds of a batch in the middle of many, from files to text: opened ahead, and one call at a time.
-
-        ``warm``: the floor at the rate of a product right after the batches, when the GPU is as warm as in them.
-        """
-        how: Any = "resolution" if budget is None else mechanism
-        calls = [
-            [Request(data, QUESTION, budget, how) for data in files[at : at + batch]]
-            for at in range(0, len(files), batch)
-        ]
-        opened = [replace(request, image=Image.open(io.BytesIO(request.image))) for request in calls[-1]]
-        found: dict[str, Any] = {"batches": len(calls) - 1, "floor": 1000 * self.floor(opened)[0].all}
-        for name, ahead in (("one_by_one", False), ("ahead", True)):
-            self.model.cache, hosts = EncodedCache(), []
-            if ahead:
-                self.model.open_ahead(calls[0])
-            for at, call in enumerate(calls):
-                if at == 1:
-                    wait(self.device)
-                    began = time.perf_counter()
-                if ahead and at + 1 < len(calls):
-                    self.model.open_ahead(calls[at + 1])
-                hosts.append(sum(answer.timings["host"] for answer in self.model.answer(call)))
-            wait(self.device)
-            took = 1000 * (time.perf_counter() - began) / (len(calls) - 1)
-            found[name] = {"all": took, "host": median(hosts[1:]), "ratio_with_host": took / found["floor"]}
-        warm = replace(self.rate, operations=product_rate(self.device, self.dtype))
-        found["warm"] = {"TFLOP_per_s": warm.operations / 1e12, "floor": 1000 * self.floor(opened, warm)[0].all}
-        found["warm"]["ratio_with_host"] = found["ahead"]["all"] / found["warm"]["floor"]
-        return found
 
     def cell(self, budgets: Sequence[int | None], mechanism: Any, pages: Sequence[Any], repeats: int) -> dict[str, Any]:
         """One batch: our times, the floor, and their ratio."""

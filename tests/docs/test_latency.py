@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks import latency_steady_tables as steady_tables
 from benchmarks.latency_tables import FASTEST, bars, cells, ratio_at_most, rounded, tables
 
 FILE = Path(__file__).parents[2] / "docs" / "results" / "latency-h200.json"
@@ -75,20 +76,46 @@ def test_every_cell_counts_by_the_fastest_product_of_any_run(run: Any) -> None:
         assert row[1:] == [f"worst: deletion, batch 1, 96: {times:.2f}", said]
 
 
-def test_the_steady_state_counts_the_host_and_is_open_until_it_is_measured(run: Any) -> None:
-    results = run["results"]
-    assert [row[1:] for row in bars(results)[-2:]] == [["not measured", "open"]] * 2
-    assert "latency-steady" not in tables(results)
-    part = {"all": 130.0, "host": 1.0, "ratio_with_host": 1.3}
-    for batch, said in (("1", "met"), ("32", "**missed**")):
-        worst = {**part, "ratio_with_host": 1.31}
-        found = {"resolution, full": part, "deletion, 304": worst}
-        results[f"steady state, batch {batch}"] = {
-            name: {"batches": 10, "floor": 100.0, "one_by_one": part, "ahead": ahead} for name, ahead in found.items()
-        }
-        assert bars(results)[11 if batch == "1" else 12][1:] == ["1.31", said]
-    rows = tables(results)["latency-steady"]["rows"]
-    assert rows[3] == ["32", "304", "deletion", "100", "130", "130", "1.30", "1.31"]
+def steady_run() -> Any:
+    """Results of ``latency_steady.py`` with one cell of each batch, and pages of one kind."""
+    part = {"all": 130.0, "encoder": 50.0, "selector": 0.0, "prefill": 40.0, "decode": 39.0, "host": 1.0, "ratio": 1.3}
+    cell = {"batches": 10, "floor": 100.0, "one_by_one": part, "ahead": part, "warm": {"floor": 104.0, "ratio": 1.25}}
+    one = {"encoder": 100.0, "native_tokens": 972, "encoder_tokens": 500.4}
+    return {
+        "about": dict.fromkeys(("device", "torch", "transformers", "python", "date"), "-"),
+        "rates": {"TB_per_s": 4.0, "TFLOP_per_s": 700.0},
+        "steady, batch 1, deletion, 304": deepcopy(cell),
+        "steady, batch 32, resolution, 304": {"skipped": "no time left"},
+        "steady, batch 32, resolution, full": deepcopy(cell),
+        "blank, docvqa": {"redundancy": one, "blank+redundancy": one, "encoder_ratio": 0.6, "all_ratio": 0.8},
+        "blank, the encoder alone": {"1.0": 10.0, "0.3": 4.0},
+    }
+
+
+def test_the_steady_state_counts_the_host_and_every_cell() -> None:
+    results = steady_run()
+    assert [row[2] for row in steady_tables.bars(results)] == ["met"] * 5
+    assert steady_tables.bars(results)[0][1] == "1 of 1, worst 1.30 (deletion, 304)"
+    for bar, (name, how, ratio) in enumerate(
+        (batch, how, most)
+        for batch, most in (("steady, batch 1, deletion, 304", 1.41), ("steady, batch 32, resolution, full", 1.31))
+        for how in ("ahead", "warm")
+    ):
+        worse = deepcopy(results)
+        worse[name][how]["ratio"] = ratio
+        assert steady_tables.bars(worse)[bar][2] == "**missed**"
+    results["blank, docvqa"]["encoder_ratio"] = 0.61
+    assert steady_tables.bars(results)[4][1:] == ["61 %", "**missed**"]
+    without = {name: one for name, one in results.items() if "batch 1" not in name}
+    assert steady_tables.bars(without)[0][1:] == ["not measured", "open"]
+
+
+def test_tables_of_the_steady_state_leave_out_what_was_not_reached() -> None:
+    found = steady_tables.tables(steady_run())
+    assert [row[:3] for row in found["steady"]["rows"]] == [["1", "304", "deletion"], ["32", "full", "resolution"]]
+    assert found["steady-stages"]["rows"][0][3:] == ["50.0", "0.0", "40.0", "39.0", "1.0", "130"]
+    assert found["steady-blank"]["rows"][0] == ["docvqa", "500 of 972", "100", "100", "0.60", "0.80"]
+    assert found["steady-blank"]["rows"][1][:2] == ["the encoder alone", "30 %"]
 
 
 def test_rounding_keeps_five_digits_of_every_number() -> None:

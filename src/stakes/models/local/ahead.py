@@ -39,12 +39,11 @@ def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedIma
 
 def _encode_new(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:
     new: dict[Hashable, tuple[OpenedImage, InkFilter | None]] = {}
-    with clock("host", wait=False):
-        for request, image in zip(requests, open_all(requests, vlm.family, opened), strict=True):
-            ink = ink_filter(vlm, request)
-            if needs_attention(selector_of(request)) or vlm.cache.get(image.key, attention=False, ink=ink) is not None:
-                continue
-            new[image.key, ink] = image, ink
+    for request, image in zip(requests, open_all(requests, vlm.family, opened), strict=True):
+        ink = ink_filter(vlm, request)
+        if needs_attention(selector_of(request)) or vlm.cache.get(image.key, attention=False, ink=ink) is not None:
+            continue
+        new[image.key, ink] = image, ink
     held = 0
     with clock("encoder"), suppress(torch.OutOfMemoryError):  # what does not fit together is encoded one by one
         for chunk in chunks_by_area(list(new.values())):  # in the order of the requests

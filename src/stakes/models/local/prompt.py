@@ -14,7 +14,7 @@ from stakes.models.local.ahead import encode_once, selector_of
 from stakes.models.local.attention import attention_rule
 from stakes.models.local.image_cache import Encoded, OpenedImages, open_once
 from stakes.models.local.prefix import selection_key
-from stakes.models.local.resources import Clock
+from stakes.models.local.resources import STAGES, Clock
 from stakes.vision.deletion.exact import PromptTensors, Selection, splice, upload, zero_mask
 from stakes.vision.selectors.base import Scene, check_budget
 from stakes.vision.selectors.layers import LayerSelector
@@ -32,7 +32,7 @@ class Job:
     ``ids``: [T] of the unpruned prompt, on the host. ``inside``: the selector that drops inside the language model.
     ``native``, ``encoder_tokens``, ``realised``: of all images together; ``image_tokens``: realised of each.
     ``markers``: tokens that count for the images beside their features, and stay; among those three counts.
-    ``prefix``: equal where prompts are equal up to their last visual token; None: not shared. ``spent``: ms by stage.
+    ``prefix``: equal where prompts are equal up to their last visual token; None: not shared. ``clocks``: by image.
     """
 
     request: Request
@@ -42,10 +42,15 @@ class Job:
     inside: LayerSelector | None
     realised: int
     prefix: Hashable
-    spent: dict[str, float]
+    clocks: tuple[Clock, ...]
     image_tokens: tuple[int, ...]
     markers: int = 0
     prompt: PromptTensors = field(init=False)
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Milliseconds by stage that its images took beside others'."""
+        return {stage: sum(clock.spent[stage] for clock in self.clocks) for stage in STAGES}
 
     @property
     def feature_budget(self) -> int | None:
@@ -67,7 +72,7 @@ class ImagePart:
     inside: LayerSelector | None
     realised: int
     key: Hashable
-    spent: dict[str, float]
+    clock: Clock
 
     @property
     def count(self) -> int:
@@ -121,12 +126,8 @@ def prepare(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages) 
     jobs: list[Job] = []
     for start in range(0, len(requests), CHUNK):
         drafts = [_draft(vlm, request, opened) for request in requests[start : start + CHUNK]]
-        clock = Clock(vlm.device)
-        with clock("host"):
-            _build_prompts(vlm, drafts)
-        for draft in drafts:
-            draft.job.spent["host"] += clock.spent["host"] / len(drafts)
-            jobs.append(draft.job)
+        _build_prompts(vlm, drafts)
+        jobs += [draft.job for draft in drafts]
     return jobs
 
 
@@ -134,18 +135,15 @@ def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
     if len(request.parts) > 1:
         _check_several(vlm, request)
     parts = tuple(_image_part(vlm, part, opened) for part in request.parts)
-    clock = Clock(vlm.device)
-    with clock("host", wait=False):
-        ids = vlm.ids(request.question, *(part.encoded for part in parts))
-        visual = ids == vlm.processor.image_token_id
-        found, count = int(visual.sum()), sum(part.count for part in parts)
-        if found != count:
-            raise LedgerBreach(f"a prompt has {found} image tokens for {count} features; give another question")
-        end = int(visual.nonzero()[-1])
-        before = tuple(ids[:end][~visual[:end]].tolist())
+    ids = vlm.ids(request.question, *(part.encoded for part in parts))
+    visual = ids == vlm.processor.image_token_id
+    found, count = int(visual.sum()), sum(part.count for part in parts)
+    if found != count:
+        raise LedgerBreach(f"a prompt has {found} image tokens for {count} features; give another question")
+    end = int(visual.nonzero()[-1])
+    before = tuple(ids[:end][~visual[:end]].tolist())
     inside = parts[0].inside
     shared = inside is None and not vlm.has_sliding_window and attention_rule(vlm.model) is None
-    spent = [clock.spent, *(part.spent for part in parts)]
     job = Job(
         request,
         ids,
@@ -154,7 +152,7 @@ def _draft(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Draft:
         inside=inside,
         realised=sum(part.realised for part in parts),
         prefix=(tuple(part.key for part in parts), before) if shared else None,
-        spent={stage: sum(one.get(stage, 0.0) for one in spent) for stage in {key for one in spent for key in one}},
+        clocks=tuple(part.clock for part in parts),
         image_tokens=tuple(part.realised for part in parts),
         markers=sum(part.encoded.markers for part in parts),
     )
@@ -174,8 +172,7 @@ def _check_several(vlm: "LocalVLM", request: Request) -> None:
 def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> ImagePart:
     """One image of a request, encoded, with the tokens that are kept."""
     clock = Clock(vlm.device)
-    with clock("host", wait=False):
-        fitted, image, key, _ = found = open_once(request, vlm.family, opened)
+    fitted, image, key, _ = found = open_once(request, vlm.family, opened)
     selector = selector_of(request)
     encoded = encode_once(vlm, found, request, clock)
     count, markers = encoded.count, encoded.markers
@@ -199,7 +196,7 @@ def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Imag
                 keys=encoded.keys,
                 rankings=encoded.rankings,
             )
-            with clock("selector", wait=selector not in encoded.rankings):
+            with clock("selector"):
                 selection = selector.select(scene, budget)
             if selection.merge is not None and request.mechanism == "zero-mask":
                 raise BadInput(f"zero-mask keeps every token as it is, and {selector.name!r} merged some: use deletion")
@@ -208,7 +205,7 @@ def _image_part(vlm: "LocalVLM", request: Request, opened: OpenedImages) -> Imag
             if request.mechanism == "deletion" and realised != budget:
                 raise LedgerBreach(f"deletion left {realised} visual tokens for a budget of {budget}")
     native = count + markers if fitted is None else fitted.native
-    return ImagePart(native, encoded, selection, inside, realised + markers, (key, kept), clock.spent)
+    return ImagePart(native, encoded, selection, inside, realised + markers, (key, kept), clock)
 
 
 def _feature_budget(budget: int, count: int, markers: int) -> int:

@@ -3,47 +3,68 @@
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from stakes.errors import BadInput, InfeasibleBudget
+from stakes.models.base import Answer
 from stakes.vision.deletion.exact import Batch
 from stakes.vision.geometry import family as named_family
 from stakes.vision.image.resize import fit
 
-STAGES = ("encoder", "selector", "prefill", "decode", "host")
+STAGES = ("encoder", "selector", "prefill", "decode")  # of the device; "host" is the rest of a call
 
 
 @dataclass
 class Clock:
-    """Sums milliseconds by stage. It waits for the GPU at both ends, so that each stage is charged with its own work.
+    """Sums milliseconds by stage, and never makes the GPU wait for the host.
 
-    ``wait=False`` is for blocks that start no GPU work.
+    A block for a GPU ends when its work is queued. Two events in the queue time that work, and reading ``spent`` waits
+    for them. On a CPU a block is timed by the host's clock.
     """
 
     device: torch.device
-    spent: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _spent: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _queued: list[tuple[str, Any, Any]] = field(default_factory=list, repr=False)
 
     @contextmanager
-    def __call__(self, stage: str, *, wait: bool = True) -> Iterator[None]:
+    def __call__(self, stage: str) -> Iterator[None]:
         """Time a block as part of ``stage``."""
-        if wait:
-            self._wait()
-        started = time.perf_counter()
+        started = self._now()
         try:
             yield
         finally:
-            if wait:
-                self._wait()
-            self.spent[stage] += 1000 * (time.perf_counter() - started)
+            if isinstance(started, float):
+                self._spent[stage] += 1000 * (time.perf_counter() - started)
+            else:
+                self._queued.append((stage, started, self._now()))
 
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    @property
+    def spent(self) -> defaultdict[str, float]:
+        """Milliseconds by stage, of all blocks so far."""
+        for stage, start, end in self._queued:
+            end.synchronize()
+            self._spent[stage] += start.elapsed_time(end)
+        self._queued.clear()
+        return self._spent
+
+    def _now(self) -> Any:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+
+def with_host(answers: Sequence[Answer], ms: float) -> list[Answer]:
+    """The answers of a call of ``ms`` milliseconds; what is in none of their stages is the host's, in equal shares."""
+    rest = ms - sum(sum(answer.timings.values()) for answer in answers)
+    host = max(0.0, rest) / max(1, len(answers))
+    return [replace(answer, timings={**answer.timings, "host": host}) for answer in answers]
 
 
 @contextmanager

@@ -7,6 +7,7 @@ would then be wrong. Requests are answered one by one.
 """
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from stakes.models.base import MAX_NEW_TOKENS, Answer, Request, confidence_of
 from stakes.models.identity import ModelName
 from stakes.models.local.generate import cut_at_end, end_ids, token_logprobs
 from stakes.models.local.image_cache import OpenedImages, open_once
-from stakes.models.local.resources import STAGES, Clock
+from stakes.models.local.resources import STAGES, Clock, with_host
 from stakes.models.local.stock_processor import StockProcessor
 from stakes.vision.geometry import count_tokens
 from stakes.vision.geometry import family as named_family
@@ -102,13 +103,12 @@ class StockVLM:
             )
 
     def _answer(self, request: Request, opened: OpenedImages) -> Answer:
-        clock = Clock(self.device)
-        with clock("host"):
-            shown, setting = self._shown(request.parts, opened)
-            inputs = self.processor.inputs([one.image.convert("RGB") for one in shown], request.question, setting)
-            counts = self._count(inputs["input_ids"][0], shown, setting)
-            realised = sum(counts)
-            inputs = inputs.to(self.device, self.model.dtype)
+        began, clock = time.perf_counter(), Clock(self.device)
+        shown, setting = self._shown(request.parts, opened)
+        inputs = self.processor.inputs([one.image.convert("RGB") for one in shown], request.question, setting)
+        counts = self._count(inputs["input_ids"][0], shown, setting)
+        realised = sum(counts)
+        inputs = inputs.to(self.device, self.model.dtype)
         with clock("decode"):  # generate reads the image and the prompt as well, and does not time them apart
             out = self.model.generate(
                 **inputs,
@@ -121,19 +121,20 @@ class StockVLM:
             tokens = out.sequences[0, -len(out.scores) :]
             logprobs = token_logprobs(torch.cat(out.scores).float(), tokens).tolist()
         decoded = cut_at_end([tokens.tolist()], [logprobs], end_ids(self.model), self.max_new_tokens, [])
-        return Answer(
+        answer = Answer(
             text=self.processor.tokenizer.decode(decoded.tokens[0], skip_special_tokens=True).strip(),
             native_tokens=sum(one.native or count for one, count in zip(shown, counts, strict=True)),
             budget=request.total_budget,
             realised_tokens=realised,
             truncated=decoded.truncated[0],
-            timings={stage: clock.spent.get(stage, 0.0) for stage in STAGES},
+            timings={stage: clock.spent[stage] for stage in STAGES},
             input_tokens=realised,
             layer_tokens=float(realised),
             encoder_tokens=realised,
             confidence=confidence_of(decoded.logprobs[0]),
             image_tokens=tuple(counts),
         )
+        return with_host([answer], 1000 * (time.perf_counter() - began))[0]
 
     def _shown(self, parts: Sequence[Request], opened: OpenedImages) -> tuple[list[ShownImage], dict[str, Any] | None]:
         """The images of a request as the processor gets them, and its parameters where those realise the budget."""

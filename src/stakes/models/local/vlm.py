@@ -6,6 +6,7 @@ Questions on the same visual tokens share more: those tokens are read once for a
 """
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -35,7 +36,7 @@ from stakes.models.local.kv_cache import has_sliding_window
 from stakes.models.local.prefix import SharedPrefixes, plan_batches, prefill_prefixes, suffix
 from stakes.models.local.processor import Processor
 from stakes.models.local.prompt import Job, prepare
-from stakes.models.local.resources import STAGES, Clock, explain_out_of_memory, prompt_that_fits
+from stakes.models.local.resources import STAGES, Clock, explain_out_of_memory, prompt_that_fits, with_host
 from stakes.vision.deletion.blank import InkFilter
 from stakes.vision.deletion.exact import pack
 from stakes.vision.deletion.inside_layers import dropping
@@ -134,20 +135,17 @@ class LocalVLM(ABC):
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._lock, torch.inference_mode():  # hooks sit on the one model: no two batches at once
+            began = time.perf_counter()
             parts, clock = [part for request in requests for part in request.parts], Clock(self.device)
-            with clock("host", wait=False):
-                opened = self.ahead.take(parts)
+            opened = self.ahead.take(parts)
             if self.fast_decoder is not None:
                 encode_ahead(self, parts, opened, clock)
             drop_pixels(opened)
             jobs = prepare(self, requests, opened)
-            for job in jobs:
-                for stage, ms in clock.spent.items():
-                    job.spent[stage] = job.spent.get(stage, 0.0) + ms / len(jobs)
             lengths = [len(job.prompt.embeds) for job in jobs]
             batches = plan_batches([job.prefix for job in jobs], [job.inside for job in jobs], lengths, self.batch_size)
-            answers = dict(answer for groups in batches for answer in self._answer_batch(jobs, groups))
-            return [answers[i] for i in range(len(requests))]
+            answers = dict(answer for groups in batches for answer in self._answer_batch(jobs, groups, clock))
+            return with_host([answers[i] for i in range(len(jobs))], 1000 * (time.perf_counter() - began))
 
     def open_ahead(self, requests: Sequence[Request]) -> None:
         """Begin to open the images and to tokenize the questions of the next ``answer``; returns at once.
@@ -170,8 +168,13 @@ class LocalVLM(ABC):
         (job,) = prepare(self, [request], {})
         return job
 
-    def _answer_batch(self, jobs: Sequence[Job], groups: list[list[int]]) -> Iterator[tuple[int, Answer]]:
-        """Answers by index of the job: what each group shares is read once, then its questions."""
+    def _answer_batch(
+        self, jobs: Sequence[Job], groups: list[list[int]], encoding: Clock
+    ) -> Iterator[tuple[int, Answer]]:
+        """Answers by index of the job: what each group shares is read once, then its questions.
+
+        ``encoding``: what was spent on the images of all jobs, read when the GPU is done with them.
+        """
         owners = {i: at for at, group in enumerate(groups) for i in group}
         members = sorted(owners, key=lambda i: len(suffix(jobs[i].prompt).embeds))  # little padding between questions
         clock = Clock(self.device)
@@ -181,12 +184,12 @@ class LocalVLM(ABC):
             doing = f"reading {len(prompts)} images"
             with explain_out_of_memory(doing, lambda: prompt_that_fits(self, pack(prompts))):
                 past = prefill_prefixes(self.model, prompts, [owners[i] for i in members], clock)
-        shared = {stage: ms / len(members) for stage, ms in clock.spent.items()}
         size = self.batch_size if past is None else max(self.batch_size, self.decode_size)
         for start in range(0, len(members), size):
             rows = slice(start, start + size)
             decoded, layer_tokens, spent = self._decode([jobs[i] for i in members[rows]], past and past[rows])
-            spent = {stage: spent.get(stage, 0.0) + shared.get(stage, 0.0) for stage in STAGES}
+            for stage in STAGES:
+                spent[stage] += clock.spent[stage] / len(members) + encoding.spent[stage] / len(jobs)
             for at, i in enumerate(members[rows]):
                 yield i, self._answer(jobs[i], decoded, at, layer_tokens[at], spent)
 
@@ -195,8 +198,7 @@ class LocalVLM(ABC):
     ) -> tuple[Decoded, list[float], dict[str, float]]:
         """Tokens, visual tokens averaged over layers by job, and milliseconds by stage, of one job's share."""
         clock = Clock(self.device)
-        with clock("host"):
-            batch = pack([job.prompt if past is None else suffix(job.prompt) for job in jobs])
+        batch = pack([job.prompt if past is None else suffix(job.prompt) for job in jobs])
         with clock("prefill"):
             before = None if past is None else past.repeat(batch.embeds.shape[1] + self.max_new_tokens)
         inside = jobs[0].inside
@@ -223,7 +225,7 @@ class LocalVLM(ABC):
             averages = [job.markers + sum(counts) / len(counts) for job, counts in zip(jobs, drops.counts, strict=True)]
             clock.spent["selector"] += drops.selector_ms
             clock.spent["prefill"] -= drops.selector_ms
-        return decoded, averages, {stage: ms / len(jobs) for stage, ms in clock.spent.items()}
+        return decoded, averages, {stage: clock.spent[stage] / len(jobs) for stage in STAGES}
 
     def _answer(self, job: Job, decoded: Decoded, at: int, layer_tokens: float, spent: dict[str, float]) -> Answer:
         return Answer(
@@ -232,7 +234,7 @@ class LocalVLM(ABC):
             budget=job.request.total_budget,
             realised_tokens=job.realised,
             truncated=decoded.truncated[at],
-            timings={stage: job.spent.get(stage, 0.0) + spent.get(stage, 0.0) for stage in STAGES},
+            timings={stage: ms + spent[stage] for stage, ms in job.spent.items()},
             input_tokens=job.prompt.tokens + job.markers,
             layer_tokens=layer_tokens,
             encoder_tokens=job.encoder_tokens,

@@ -1,0 +1,142 @@
+"""What does an answer take in the steady state, with the host's work, and what do blank tokens cost the encoder?
+
+    python benchmarks/latency_steady.py --data DIR --out steady.json    # one GPU, about three minutes
+    python benchmarks/latency_steady.py --tiny --device cpu             # tries the whole script on a CPU
+    python benchmarks/latency_steady_tables.py steady.json docs/results/latency-steady-h200.json
+
+The model and the floors of ``latency.py``. ``steady``: batch after batch of different pages, from the bytes of PNG
+files to text, with the next batch opened while one is answered; and a few batches without that. ``blank``: the encoder
+with and without blank tokens. ``DIR`` holds docvqa/, sroie/ and chartqa/, each with images/; without it pages are
+synthetic. What matters most comes first, because a lent GPU may go; results are written after every part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.latency_bench import QUESTION, Bench
+from benchmarks.latency_blank import alone, blank, kinds
+from benchmarks.latency_floors import product_rate, wait
+from benchmarks.latency_model import drawn
+
+from stakes.models import Request
+from stakes.models.local.image_cache import EncodedCache
+
+FEW = 4  # batches of the run without opening ahead
+
+
+def steady(bench: Bench, batch: int, budget: int | None, mechanism: Any) -> dict[str, Any]:
+    """Milliseconds of a batch in the middle of many, from files to text; the first batch is not counted.
+
+    ``floor``: at the rates of the start. ``warm``: at the rate of a product right after the batches, when the GPU is as
+    warm as in them.
+    """
+    calls = [
+        [Request(data, QUESTION, budget, mechanism) for data in files]
+        for files in batches(bench.pages((bench.options.batches + 1) * batch, *bench.options.page), batch)
+    ]
+    opened = [replace(request, image=Image.open(io.BytesIO(request.image))) for request in calls[-1]]
+    found: dict[str, Any] = {"batches": len(calls) - 1, "floor": 1000 * bench.floor(opened)[0].all}
+    found["ahead"] = _run(bench, calls, ahead=True)
+    warm = replace(bench.rate, operations=product_rate(bench.device, bench.dtype))
+    found["warm"] = {"TFLOP_per_s": warm.operations / 1e12, "floor": 1000 * bench.floor(opened, warm)[0].all}
+    found["one_by_one"] = _run(bench, calls[: FEW + 1], ahead=False)
+    for name, floor in (("ahead", found), ("one_by_one", found), ("warm", found["warm"])):
+        found[name]["ratio"] = found["ahead" if name == "warm" else name]["all"] / floor["floor"]
+    return found
+
+
+def _run(bench: Bench, calls: Sequence[Sequence[Request]], *, ahead: bool) -> dict[str, float]:
+    """Milliseconds of a batch, and the medians of its stages."""
+    bench.model.cache, spent = EncodedCache(), []
+    began = 0.0
+    for at, call in enumerate(calls):
+        if at == 1:
+            wait(bench.device)
+            began = time.perf_counter()
+        if ahead and at == 0:
+            bench.model.open_ahead(call)
+        if ahead and at + 1 < len(calls):
+            bench.model.open_ahead(calls[at + 1])
+        answers = bench.model.answer(call)
+        spent.append({stage: sum(answer.timings[stage] for answer in answers) for stage in answers[0].timings})
+    wait(bench.device)
+    took = 1000 * (time.perf_counter() - began) / (len(calls) - 1)
+    return {"all": took, **{stage: median(one[stage] for one in spent[1:]) for stage in spent[0]}}
+
+
+def batches(pages: Sequence[Image.Image], batch: int) -> list[list[bytes]]:
+    """The pages as files, so many together."""
+    with ThreadPoolExecutor(8) as pool:
+        files = list(pool.map(png, pages))
+    return [files[at : at + batch] for at in range(0, len(files), batch)]
+
+
+def png(page: Image.Image) -> bytes:
+    """The page as a file."""
+    out = io.BytesIO()
+    page.save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
+def main() -> None:
+    """Measure part after part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", help="where results are written after every part; what is there is not measured again")
+    parser.add_argument("--minutes", type=float, default=5.0, help="no part begins after this; default 5")
+    parser.add_argument("--batch", type=int, default=32, help="the larger of the two batches")
+    parser.add_argument("--batches", type=int, default=10, help="that are counted; default 10")
+    parser.add_argument(
+        "--data", type=Path, help="a folder with docvqa/, sroie/ and chartqa/; default: synthetic pages"
+    )
+    parser.add_argument("--tiny", action="store_true", help="a tiny model and pages, to try the script")
+    options = parser.parse_args()
+    options.budgets, options.page, options.only = (304, None, 448, 576), (27, 36), None
+    options.pages = None if options.data is None else options.data / "docvqa" / "images"
+    if options.tiny:
+        options.budgets, options.page, options.batch = (48, None, 64), (9, 12), min(options.batch, 2)
+    bench = Bench(options)
+    for name, work in parts(bench):
+        bench.part(name, work)
+    print(json.dumps(bench.results, indent=1))
+
+
+def parts(bench: Bench) -> list[tuple[str, Any]]:
+    """Names and work, in order of importance."""
+    batch, (middle, *others) = bench.options.batch, bench.options.budgets
+    found: list[tuple[str, Any]] = []
+
+    def add(budgets: Sequence[int | None], size: int) -> None:
+        for budget in budgets:
+            for mechanism in ("resolution", "deletion") if budget is not None else ("resolution",):
+                name = f"steady, batch {size}, {mechanism}, {budget or 'full'}"
+                found.append((name, partial(steady, bench, size, budget, mechanism)))
+
+    add([middle], batch)
+    columns, rows = bench.options.page
+    for kind, source in kinds(bench.options.data).items():
+        found.append((f"blank, {kind}", lambda at=source: blank(bench, drawn(batch, columns, rows, at), middle)))
+    add(others, batch)
+    add([middle, *others], 1)
+    found.append(("blank, the encoder alone", lambda: alone(bench, drawn(batch, columns, rows))))
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -31,42 +31,36 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import QUESTION, Bench
 from benchmarks.latency_blank import alone, blank, kinds
-from benchmarks.latency_floors import product_rate, wait
+from benchmarks.latency_floors import wait
 from benchmarks.latency_model import drawn
 
 from stakes.models import Request
 from stakes.models.local.image_cache import EncodedCache
 
+WARM_UPS = 2  # batches: the first compiles kernels, and the second captures what recurs
 FEW = 4  # batches of the run without opening ahead
 
 
 def steady(bench: Bench, batch: int, budget: int | None, mechanism: Any) -> dict[str, Any]:
-    """Milliseconds of a batch in the middle of many, from files to text; the first batch is not counted.
-
-    ``floor``: at the rates of the start. ``warm``: at the rate of a product right after the batches, when the GPU is as
-    warm as in them.
-    """
+    """Milliseconds of a batch in the middle of many, from files to text; ``WARM_UPS`` batches are not counted."""
     calls = [
         [Request(data, QUESTION, budget, mechanism) for data in files]
-        for files in batches(bench.pages((bench.options.batches + 1) * batch, *bench.options.page), batch)
+        for files in batches(bench.pages((bench.options.batches + WARM_UPS) * batch, *bench.options.page), batch)
     ]
     opened = [replace(request, image=Image.open(io.BytesIO(request.image))) for request in calls[-1]]
-    found: dict[str, Any] = {"batches": len(calls) - 1, "floor": 1000 * bench.floor(opened)[0].all}
-    found["ahead"] = _run(bench, calls, ahead=True)
-    warm = replace(bench.rate, operations=product_rate(bench.device, bench.dtype))
-    found["warm"] = {"TFLOP_per_s": warm.operations / 1e12, "floor": 1000 * bench.floor(opened, warm)[0].all}
-    found["one_by_one"] = _run(bench, calls[: FEW + 1], ahead=False)
-    for name, floor in (("ahead", found), ("one_by_one", found), ("warm", found["warm"])):
-        found[name]["ratio"] = found["ahead" if name == "warm" else name]["all"] / floor["floor"]
+    found: dict[str, Any] = {"batches": bench.options.batches, "floor": 1000 * bench.floor(opened)[0].all}
+    for name, some in (("ahead", calls), ("one_by_one", calls[: FEW + WARM_UPS])):
+        found[name] = _run(bench, some, ahead=name == "ahead")
+        found[name]["ratio"] = found[name]["all"] / found["floor"]
     return found
 
 
 def _run(bench: Bench, calls: Sequence[Sequence[Request]], *, ahead: bool) -> dict[str, float]:
-    """Milliseconds of a batch, and the medians of its stages."""
+    """Milliseconds of a batch, the mean, and the medians of its stages."""
     bench.model.cache, spent = EncodedCache(), []
     began = 0.0
     for at, call in enumerate(calls):
-        if at == 1:
+        if at == WARM_UPS:
             wait(bench.device)
             began = time.perf_counter()
         if ahead and at == 0:
@@ -76,8 +70,8 @@ def _run(bench: Bench, calls: Sequence[Sequence[Request]], *, ahead: bool) -> di
         answers = bench.model.answer(call)
         spent.append({stage: sum(answer.timings[stage] for answer in answers) for stage in answers[0].timings})
     wait(bench.device)
-    took = 1000 * (time.perf_counter() - began) / (len(calls) - 1)
-    return {"all": took, **{stage: median(one[stage] for one in spent[1:]) for stage in spent[0]}}
+    took = 1000 * (time.perf_counter() - began) / (len(calls) - WARM_UPS)
+    return {"all": took, **{stage: median(one[stage] for one in spent[WARM_UPS:]) for stage in spent[0]}}
 
 
 def batches(pages: Sequence[Image.Image], batch: int) -> list[list[bytes]]:

@@ -21,7 +21,7 @@ TIERS_FULL, TIERS_STOCK = 1.8, 6.0  # two tiers against full resolution, ours an
 SAVED = 0.8  # of what arithmetic predicts that deletion saves
 SELECTOR = {"1296": 0.05, "16000": 0.2}  # of the encoder's time, by tokens
 STAGES = ("encoder", "selector", "prefill", "decode")
-FASTEST = 775.9  # TFLOP/s of a large product on an H200, the most that any run measured: cold, in its first second
+FASTEST = 795.5  # TFLOP/s of a large product on an H200, the most that any run measured
 Results = dict[str, Any]
 
 

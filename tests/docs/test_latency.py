@@ -14,6 +14,7 @@ from benchmarks import latency_steady_tables as steady_tables
 from benchmarks.latency_tables import FASTEST, bars, cells, ratio_at_most, rounded, tables
 
 FILE = Path(__file__).parents[2] / "docs" / "results" / "latency-h200.json"
+STEADY = FILE.with_name("latency-steady-h200.json")
 
 
 @pytest.fixture
@@ -76,10 +77,15 @@ def test_every_cell_counts_by_the_fastest_product_of_any_run(run: Any) -> None:
         assert row[1:] == [f"worst: deletion, batch 1, 96: {times:.2f}", said]
 
 
+def test_the_tables_of_the_steady_state_are_made_of_the_results_beside_them(run: Any) -> None:
+    steady = json.loads(STEADY.read_text(encoding="utf-8"))
+    assert steady_tables.tables(steady["results"], run["results"]) == steady["tables"]
+
+
 def steady_run() -> Any:
     """Results of ``latency_steady.py`` with one cell of each batch, and pages of one kind."""
     part = {"all": 130.0, "encoder": 50.0, "selector": 0.0, "prefill": 40.0, "decode": 39.0, "host": 1.0, "ratio": 1.3}
-    cell = {"batches": 10, "floor": 100.0, "one_by_one": part, "ahead": part, "warm": {"floor": 104.0, "ratio": 1.25}}
+    cell = {"batches": 10, "floor": 100.0, "one_by_one": part, "ahead": part}
     one = {"encoder": 100.0, "native_tokens": 972, "encoder_tokens": 500.4}
     return {
         "about": dict.fromkeys(("device", "torch", "transformers", "python", "date"), "-"),
@@ -94,24 +100,25 @@ def steady_run() -> Any:
 
 def test_the_steady_state_counts_the_host_and_every_cell() -> None:
     results = steady_run()
-    assert [row[2] for row in steady_tables.bars(results)] == ["met"] * 5
+    assert [row[2] for row in steady_tables.bars(results)] == ["met"] * 3
     assert steady_tables.bars(results)[0][1] == "1 of 1, worst 1.30 (deletion, 304)"
-    for bar, (name, how, ratio) in enumerate(
-        (batch, how, most)
-        for batch, most in (("steady, batch 1, deletion, 304", 1.41), ("steady, batch 32, resolution, full", 1.31))
-        for how in ("ahead", "warm")
+    for bar, (name, ratio) in enumerate(
+        (("steady, batch 1, deletion, 304", 1.41), ("steady, batch 32, resolution, full", 1.31))
     ):
         worse = deepcopy(results)
-        worse[name][how]["ratio"] = ratio
+        worse[name]["ahead"]["ratio"] = ratio
         assert steady_tables.bars(worse)[bar][2] == "**missed**"
     results["blank, docvqa"]["encoder_ratio"] = 0.61
-    assert steady_tables.bars(results)[4][1:] == ["61 %", "**missed**"]
+    assert steady_tables.bars(results)[2][1:] == ["61 %", "**missed**"]
     without = {name: one for name, one in results.items() if "batch 1" not in name}
     assert steady_tables.bars(without)[0][1:] == ["not measured", "open"]
 
 
-def test_tables_of_the_steady_state_leave_out_what_was_not_reached() -> None:
-    found = steady_tables.tables(steady_run())
+def test_tables_of_the_steady_state_leave_out_what_was_not_reached(run: Any) -> None:
+    results = run["results"]
+    results["deletion, batch 1, 304"]["floor"]["all"] = 65.0
+    found = steady_tables.tables(steady_run(), results)
+    assert found["steady"]["rows"][0][6:8] == ["1.30", "2.00"]
     assert [row[:3] for row in found["steady"]["rows"]] == [["1", "304", "deletion"], ["32", "full", "resolution"]]
     assert found["steady-stages"]["rows"][0][3:] == ["50.0", "0.0", "40.0", "39.0", "1.0", "130"]
     assert found["steady-blank"]["rows"][0] == ["docvqa", "500 of 972", "100", "100", "0.60", "0.80"]

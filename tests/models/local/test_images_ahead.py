@@ -13,6 +13,7 @@ from stakes.errors import UnreadableImage
 from stakes.models import Request
 from stakes.models.local import image_cache
 from stakes.models.local.image_cache import ImagesAhead, OpenedImage, open_all
+from stakes.vision.deletion.blank import InkFilter
 
 FAMILY = "qwen2.5-vl"
 
@@ -123,13 +124,21 @@ def test_an_image_of_two_calls_is_opened_once(openings: list[str]) -> None:
 
 
 def test_the_next_call_finds_blank_tokens_looked_for() -> None:
-    """Reading the pixels is the host's work too: the call itself looks at none."""
+    """Reading the pixels is the host's work too: the call itself looks at none. Levels serve other budgets."""
     model = fresh("qwen2_5_vl", fast=True)
     requests = [Request(picture(112, 84, n), "What?", 4, "deletion", "blank+redundancy") for n in range(2)]
     plain = model.answer(requests)
     model.forget()
     model.open_ahead(requests)
     opened = model.ahead.take(requests)
-    assert [list(one.pixels._levels) for one in opened.values() if one.pixels is not None] == [[28]] * 2
+    pages = [one.pixels for one in opened.values() if one.pixels is not None]
+    ink = InkFilter(16, 4)
+    assert [page.is_known(28, ink) for page in pages] == [True] * 2
+    other = InkFilter(16, 5)
+    assert not pages[0].is_known(28, other)
+    object.__setattr__(pages[0], "values", np.zeros((84, 112, 3), dtype=np.uint8))  # whose tokens are all blank
+    found = pages[0].keep(28, other)
+    assert found is not None
+    assert found.ink > 0
     model.open_ahead(requests)
     assert [(one.text, one.logprobs) for one in model.answer(requests)] == [(one.text, one.logprobs) for one in plain]

@@ -114,10 +114,11 @@ class EncodedCache:
 
 @dataclass(frozen=True, eq=False)
 class PagePixels:
-    """The bytes of an RGB image, [H, W, 3], read-only: in NumPy, or page-locked for a GPU; and levels found in them."""
+    """The bytes of an RGB image, [H, W, 3], read-only: in NumPy, or page-locked for a GPU; and where ink is in them."""
 
     values: NDArray[np.uint8] | Tensor
     _levels: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
+    _kept: dict[tuple[int, InkFilter], Kept] = field(default_factory=dict, repr=False)
 
     def page_locked(self) -> "PagePixels":
         """The same in memory that a GPU reads without waiting; torch does not reuse it before the copy is done."""
@@ -125,13 +126,21 @@ class PagePixels:
             return self
         locked = torch.empty(self.values.shape, dtype=torch.uint8, pin_memory=True)
         np.copyto(locked.numpy(), self.values)
-        return PagePixels(locked, self._levels)
+        return PagePixels(locked, self._levels, self._kept)
 
-    def levels(self, side: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Least and greatest level of each token of ``side`` pixels, [N, 3] each; looked for once."""
-        if side not in self._levels:
-            self._levels[side] = byte_range(np.asarray(self.values), side)
-        return self._levels[side]
+    def keep(self, side: int, ink: InkFilter | None) -> Kept | None:
+        """What an encoder with tokens of ``side`` pixels reads of it, looked for once; None: all."""
+        if ink is None:
+            return None
+        if (side, ink) not in self._kept:
+            if side not in self._levels:
+                self._levels[side] = byte_range(np.asarray(self.values), side)
+            self._kept[side, ink] = ink.keep(*self._levels[side], self.values.shape[1] // side)
+        return self._kept[side, ink]
+
+    def is_known(self, side: int, ink: InkFilter | None) -> bool:
+        """Whether ``keep`` has nothing left to look for."""
+        return ink is None or (side, ink) in self._kept
 
 
 class OpenedImage(NamedTuple):

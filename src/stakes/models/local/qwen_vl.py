@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
@@ -111,7 +111,7 @@ class QwenVL(LocalVLM):
             if table is not None and pages:
                 parts.append(table.patchify_stack(upload_pages(pages, self.device), dtype))
                 own = filters[len(kept) : len(kept) + len(pages)]
-                kept += thread_map(partial(_kept_of_page, table.side), pages, own)
+                kept += kept_of_pages(table.side, pages, own)
                 grid += [table.grid(image) for image in some]
             else:
                 values, shape = self._pixels(some[0], exact[len(grid)], False)
@@ -171,8 +171,7 @@ class QwenVL(LocalVLM):
         table = self.processor.patch_table
         if image.pixels is None or table is None or not table.accepts(image.image, exact=image.key[2]):
             return image
-        if ink_filter(self, request) is not None:
-            image.pixels.levels(table.side)
+        image.pixels.keep(table.side, ink_filter(self, request))
         return image._replace(pixels=image.pixels.page_locked()) if self.device.type == "cuda" else image
 
     def positions(self, ids: Tensor, *encoded: Encoded) -> Tensor:
@@ -276,9 +275,11 @@ def upload_pages(pages: Sequence[PagePixels], device: torch.device) -> Tensor:
     return stack
 
 
-def _kept_of_page(side: int, page: PagePixels, ink: InkFilter | None) -> Kept | None:
-    """What the encoder reads of a page with tokens of ``side`` pixels."""
-    return None if ink is None else ink.keep(*page.levels(side), page.values.shape[1] // side)
+def kept_of_pages(side: int, pages: Sequence[PagePixels], filters: Sequence[InkFilter | None]) -> list[Kept | None]:
+    """What the encoder reads of each page; pages that were not opened ahead are looked through in threads."""
+    new = [(page, ink) for page, ink in zip(pages, filters, strict=True) if not page.is_known(side, ink)]
+    thread_map(lambda one: one[0].keep(side, one[1]), new)
+    return [page.keep(side, ink) for page, ink in zip(pages, filters, strict=True)]
 
 
 def _repeat_frame(pixels: Tensor, width: int) -> Tensor:

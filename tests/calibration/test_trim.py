@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.evaluation.oracle import Oracle, write_samples
 
+from stakes.budgets.policy import Policy
+from stakes.calibration.adaptive.sampler import AdaptiveSampling
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.evaluate import evaluate
 from stakes.calibration.result import Calibration
@@ -15,6 +17,7 @@ from stakes.errors import BadInput, StakesError
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import read_outcomes
 from stakes.evaluation.samples import prepare_samples, trimmed
+from stakes.models.base import CONFIDENCE
 from stakes.models.identity import ModelName
 from stakes.report.data import read_run
 from stakes.report.seen_pages import see
@@ -86,6 +89,32 @@ def test_by_default_margins_are_cut_off_where_budgets_are_realized_by_resizing(
     deleting = calibrated(samples, tmp_path / "deletion.jsonl", setting=Setting("deletion"))
     assert deleting.policy.trim is None
     assert deleting.policy.decide("What is the total?").trim == 0
+
+
+def test_margins_are_cut_off_as_in_the_calibration_where_no_question_was_asked_at_its_largest_budget(
+    samples: list[Sample], tmp_path: Path
+) -> None:
+    """Where tiers are equally frequent, no choice within the mean has 576 tokens: adaptive sampling asks at none."""
+    x0, y0, x1, y1 = margins(open_image(samples[0].load()))
+    assert 304 < count_tokens("qwen2.5-vl", x1 - x0, y1 - y0) < 576
+    found = calibrated(samples, tmp_path / "log.jsonl", grid=(*GRID, 576), sampling=AdaptiveSampling())
+    assert max(found.curves["high"].budgets) == 304
+    assert found.margins is not None
+    assert found.margins.trimmed == 0
+    assert found.policy.decide("What is the total?").trim == 576
+    evaluate(Oracle(), samples, found.policy, log=tmp_path / "evaluation.jsonl")
+    assert {one.native for one in read_outcomes(tmp_path / "evaluation.jsonl")} == {
+        count_tokens("qwen2.5-vl", *samples[0].size)
+    }
+
+
+def test_a_policy_without_curves_keeps_margins_where_a_second_attempt_would_be_short() -> None:
+    tiers = {
+        "high": {"cost": 5, "budget": 208, "escalate": {"to": 576, "below": 0.5}},
+        "low": {"cost": 1, "budget": 96},
+    }
+    record = {"schema": 2, "mean_budget": 208, "tiers": tiers, "trim": True, "confidence": CONFIDENCE}
+    assert Policy.from_record(record).decide("What is the total?").trim == 576
 
 
 def test_an_engine_that_resizes_itself_gets_whole_images_and_refuses_trim(

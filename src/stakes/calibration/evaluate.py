@@ -131,7 +131,7 @@ def evaluate(
         )
     images = {sample.digest for sample in samples}
     if policy.trim:
-        samples = trimmed(samples, model, setting.mechanism, policy.largest_budget)
+        samples = trimmed(samples, model, setting.mechanism, policy.trims_above)
     samples, excluded = answerable(model, samples, log)
     documents = {sample.document for sample in samples}
     if len(documents) < 2:

@@ -50,7 +50,7 @@ def see(
     """What the model sees of a sample's page at up to ``most`` of its budgets."""
     policy = run.policy
     if policy.trim:
-        sample = trim_sample(sample, lambda *size: count_tokens(policy.family, *size) >= policy.largest_budget)
+        sample = trim_sample(sample, lambda *size: count_tokens(policy.family, *size) >= policy.trims_above)
     image = open_image(sample.load())
     chosen, uniform = policy.budgets[rows[0].tier], uniform_budget(rows, policy.mean_budget)
     shown = _spread(rows, {uniform, chosen}, most)

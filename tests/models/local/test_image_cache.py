@@ -1,6 +1,7 @@
 """The images of a call are opened in threads, each once, with the same result as one by one."""
 
 import hashlib
+import io
 import threading
 from pathlib import Path
 
@@ -78,6 +79,16 @@ def test_no_second_copy_of_the_pixels_is_kept() -> None:
     encode_ahead(model, requests, opened, Clock(model.device))
     assert [one.pixels for one in opened.values()] == [None, None]
     assert open_once(Request(page(2), "What?"), "qwen2.5-vl", opened).pixels is None
+
+
+def test_a_file_that_libvips_fits_holds_its_bytes_once() -> None:
+    out, opened = io.BytesIO(), OpenedImages()
+    page(1).resize((480, 320)).save(out, "PNG")
+    (found,) = open_all([Request(out.getvalue(), "What?", 20)], "qwen2.5-vl", opened)
+    assert found.fitted is not None
+    assert found.fitted.pixels is found.fitted.image is found.image
+    assert found.pixels is not None
+    assert np.array_equal(found.pixels.values, np.asarray(found.image))
 
 
 def test_the_cache_counts_its_bytes_without_reading_all_images_again() -> None:

@@ -242,7 +242,7 @@ class Policy(PolicyView, BaseModel):
     @property
     def trims_above(self) -> int:
         """Margins that are cut off leave so many native tokens at least."""
-        return self.trim_above or max(plan.largest for plan in self.tiers.values())
+        return self.trim_above or max(max(plan.known_budgets) for plan in self.tiers.values())
 
     @property
     def budgets(self) -> dict[str, int]:

@@ -175,7 +175,7 @@ def _calibrate(
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
     menu, whole = menu_of(model, options.setting.mechanism), {sample.id: sample for sample in samples}
     budgets = budgets_to_measure(options.grid, mean_budget, floor, menu)
-    samples, trim = without_margins(samples, model, options.setting, options.trim, max(budgets))
+    samples, trim = without_margins(samples, model, options.setting, options.trim, budgets)
     samples, excluded = answerable(model, samples, log)
     if options.certification is not None:
         samples = check_certifiable(samples, costs, options.certification)

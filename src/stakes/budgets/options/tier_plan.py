@@ -203,10 +203,10 @@ class TierPlan(BaseModel):
         return TierOption(self.budget, self.escalate, self.review_below, self.predictor)
 
     @property
-    def largest(self) -> int:
-        """The largest budget of its curve and its attempts."""
+    def known_budgets(self) -> list[int]:
+        """The budgets of its curve and of its attempts."""
         measured = () if self.curve is None else self.curve.budgets
-        return max(self.budget, *measured, 0 if self.escalate is None else self.escalate.to)
+        return [self.budget, *measured, *([] if self.escalate is None else [self.escalate.to])]
 
     @property
     def chosen_at(self) -> float:

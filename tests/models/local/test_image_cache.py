@@ -97,11 +97,13 @@ def test_the_cache_counts_its_bytes_without_reading_all_images_again() -> None:
     def image(tokens: int) -> Encoded:
         return Encoded(torch.zeros(tokens, 4))
 
-    cache, most = EncodedCache(limit=16 * 30), 30
-    for n, tokens in enumerate([10, 20, 5, 25, 1, 40, 10, 10, 10]):
-        cache.put(n % 5, image(tokens))  # some replace one that is there
+    cache, most, replaced = EncodedCache(limit=16 * 30), 30, 0
+    for key, tokens in zip("abacbdeabb", [10, 15, 5, 5, 20, 1, 40, 10, 10, 5], strict=True):
+        replaced += key in cache._images
+        cache.put(key, image(tokens))
         kept = list(cache._images.values())
         assert cache._bytes == sum(one.bytes for one in kept)
         assert len(kept) == 1 or cache._bytes <= 16 * most
+    assert replaced == 3
     cache.clear()
     assert (cache._bytes, cache.get(1, attention=False)) == (0, None)

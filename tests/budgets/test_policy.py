@@ -46,8 +46,8 @@ def test_a_policy_survives_a_round_trip_and_has_no_clock_in_it(tmp_path: Path) -
     assert path.read_bytes() == first
     assert again.tiers == policy.tiers
     assert list(json.loads(first)) == [
-        "schema", "model", "family", "mechanism", "selector", "basis", "metric", "trim", "confidence", "mean_budget",
-        "floor", "burst", "max_harm", "tiers", "signal", "estimator", "certificate", "fingerprint",
+        "schema", "model", "family", "mechanism", "selector", "basis", "metric", "trim", "trim_above", "confidence",
+        "mean_budget", "floor", "burst", "max_harm", "tiers", "signal", "estimator", "certificate", "fingerprint",
     ]  # fmt: skip
     assert list(tmp_path.glob("**/*.part")) == []
 

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from tests.evaluation.oracle import Oracle, write_samples
 
+from stakes.budgets.policy import Policy
+from stakes.calibration.adaptive.sampler import AdaptiveSampling
 from stakes.calibration.calibrate import CalibrationOptions, calibrate
 from stakes.calibration.evaluate import evaluate
 from stakes.calibration.result import Calibration
@@ -15,6 +18,7 @@ from stakes.errors import BadInput, StakesError
 from stakes.evaluation.fingerprint import Setting
 from stakes.evaluation.outcome_log import read_outcomes
 from stakes.evaluation.samples import prepare_samples, trimmed
+from stakes.models.base import CONFIDENCE
 from stakes.models.identity import ModelName
 from stakes.report.data import read_run
 from stakes.report.seen_pages import see
@@ -50,7 +54,7 @@ def calibrated(samples: list[Sample], log: Path, model: Any = None, **options: A
 
 def test_trimmed_samples_are_the_box_of_their_images_under_a_digest_of_their_own(samples: list[Sample]) -> None:
     placed = [replace(sample, box=(300.0, 420.0, 400.0, 440.0)) for sample in samples]
-    for sample, part in zip(placed, trimmed(placed, Oracle(), "resolution", max(GRID)), strict=True):
+    for sample, part in zip(placed, trimmed(placed, Oracle(), "resolution", GRID), strict=True):
         image = open_image(sample.load())
         x0, y0, x1, y1 = margins(image)
         assert part.size == open_image(part.load()).size == (x1 - x0, y1 - y0) != sample.size
@@ -65,11 +69,29 @@ def test_margins_stay_where_too_few_tokens_are_left_and_where_coordinates_are_as
     left = count_tokens("qwen2.5-vl", x1 - x0, y1 - y0)
     data = samples[0].load()
     for largest, cut in ((left, True), (left + 1, False)):
-        (part,) = trimmed(samples[:1], Oracle(), "resolution", largest)
+        (part,) = trimmed(samples[:1], Oracle(), "resolution", [96, largest])
         assert (part.size != samples[0].size) is cut
         assert (fit(data, 96, trim=largest).box == (x0, y0, x1, y1)) is cut
     where = replace(samples[0], question="Give the bounding box of the total.")
-    assert trimmed([where], Oracle(), "resolution", 96) == [where]
+    assert trimmed([where], Oracle(), "resolution", [96]) == [where]
+
+
+def test_margins_stay_where_what_is_left_is_too_thin_for_the_smallest_budget(tmp_path: Path) -> None:
+    """GLM has 16 tokens for a whole page, and none for a strip of it."""
+    written = write_samples(tmp_path, pages=4, per_page=1)
+    for number, file in enumerate(sorted({tmp_path / str(sample.image) for sample in written})):
+        strip = Image.new("RGB", (826, 1168), "white")
+        for top in range(10, 1150, 20):
+            strip.paste((number, 0, 0), (320, top, 505, top + 8))
+        strip.save(file)
+    pages = prepare_samples(written, tmp_path, KeywordRule())
+    x0, y0, x1, y1 = margins(open_image(pages[0].load()))
+    assert count_tokens("glm-4.5v", x1 - x0, y1 - y0) >= 208
+    for grid, cut in (((16, 64, 208), 0), ((64, 208), 4)):
+        found = calibrated(pages, tmp_path / f"{cut}.jsonl", Oracle("glm-4.5v"), grid=grid)
+        assert found.margins is not None
+        assert found.margins.trimmed == cut
+        evaluate(Oracle("glm-4.5v"), pages, found.policy, log=tmp_path / f"{cut}.evaluation.jsonl")
 
 
 def test_by_default_margins_are_cut_off_where_budgets_are_realized_by_resizing(
@@ -86,6 +108,32 @@ def test_by_default_margins_are_cut_off_where_budgets_are_realized_by_resizing(
     deleting = calibrated(samples, tmp_path / "deletion.jsonl", setting=Setting("deletion"))
     assert deleting.policy.trim is None
     assert deleting.policy.decide("What is the total?").trim == 0
+
+
+def test_margins_are_cut_off_as_in_the_calibration_where_no_question_was_asked_at_its_largest_budget(
+    samples: list[Sample], tmp_path: Path
+) -> None:
+    """Where tiers are equally frequent, no choice within the mean has 576 tokens: adaptive sampling asks at none."""
+    x0, y0, x1, y1 = margins(open_image(samples[0].load()))
+    assert 304 < count_tokens("qwen2.5-vl", x1 - x0, y1 - y0) < 576
+    found = calibrated(samples, tmp_path / "log.jsonl", grid=(*GRID, 576), sampling=AdaptiveSampling())
+    assert max(found.curves["high"].budgets) == 304
+    assert found.margins is not None
+    assert found.margins.trimmed == 0
+    assert found.policy.decide("What is the total?").trim == 576
+    evaluate(Oracle(), samples, found.policy, log=tmp_path / "evaluation.jsonl")
+    assert {one.native for one in read_outcomes(tmp_path / "evaluation.jsonl")} == {
+        count_tokens("qwen2.5-vl", *samples[0].size)
+    }
+
+
+def test_a_policy_without_curves_keeps_margins_where_a_second_attempt_would_be_short() -> None:
+    tiers = {
+        "high": {"cost": 5, "budget": 208, "escalate": {"to": 576, "below": 0.5}},
+        "low": {"cost": 1, "budget": 96},
+    }
+    record = {"schema": 2, "mean_budget": 208, "tiers": tiers, "trim": True, "confidence": CONFIDENCE}
+    assert Policy.from_record(record).decide("What is the total?").trim == 576
 
 
 def test_an_engine_that_resizes_itself_gets_whole_images_and_refuses_trim(

@@ -4,7 +4,7 @@ import httpx
 import numpy as np
 from PIL import Image
 from tests.gateway.gateways import gateway, policy
-from tests.gateway.pdfs import scan_pdf
+from tests.gateway.pdfs import scan_pdf, text_pdf
 from tests.gateway.test_pdf import asked, file_part
 from tests.gateway.upstream import Upstream, image_sizes
 
@@ -32,3 +32,14 @@ def test_a_page_is_drawn_without_its_margins_where_the_policy_trims(upstream: Up
         assert not outside.any()
     finally:
         renderer.close()
+
+
+def test_a_page_is_whole_where_what_is_left_is_too_thin_for_the_budget(upstream: Upstream, http: httpx.Client) -> None:
+    """As an image is: GLM's 16 tokens show a whole page, and no strip of it."""
+    tiers = {"high": {"cost": 5, "budget": 16}, "low": {"cost": 1, "budget": 16}}
+    rules = policy(trim=True, family="glm-4.5v", mean_budget=16, tiers=tiers)
+    column = b"0 0 0 rg 230 10 133 822 re f"
+    with gateway(upstream.url, rules, pdf="render") as front:
+        reply = http.post(f"{front.base_url}/chat/completions", json=asked(file_part(text_pdf(content=column))))
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["x-stakes-box"] == "0:0:1653:2339"

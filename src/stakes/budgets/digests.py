@@ -56,7 +56,7 @@ def _part_digests(policy: Policy) -> dict[str, str]:
         "model": None if policy.model is None else policy.model.model_dump(),
         "metric": policy.metric,
         "harm limit": policy.max_harm,
-        "trimming": policy.trim or None,
+        "trimming": (policy.trim and (policy.trim_above or True)) or None,
         "thresholds": None if policy.fixed else [policy.confidence, {n: _thresholds(plan) for n, plan in tiers}],
     }
     return {name: _digest(part) for name, part in parts.items()}

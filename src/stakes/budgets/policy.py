@@ -51,6 +51,7 @@ class Policy(PolicyView, BaseModel):
     metric: str | None = None  # what answers were graded by; None in files of schema 1
     trim: bool | None = None
     """Whether the margins of its images were cut off, as a gateway then does too; None: they were not."""
+    trim_above: Tokens | None = None  # the largest budget of that calibration; None in older files: of the tiers
     confidence: Statistic | None = None
     """The statistic of an answer that thresholds are about; None where there are no thresholds."""
     menu: tuple[Tokens, ...] | None = None
@@ -214,7 +215,7 @@ class Policy(PolicyView, BaseModel):
         costs. Where two budgets tie, question and ``about`` decide: give the digest of the image, or any name of what
         is asked about. Without one, everybody who asks the same question gets the same budget, and the total is missed.
         """
-        trim = self.largest_budget if self.trim and not as_prompt(prompt).asks_for_coordinates else 0
+        trim = self.trims_above if self.trim and not as_prompt(prompt).asks_for_coordinates else 0
         if self.per_request is not None:
             reading, weights = self.per_request.weights(self.reader, self.costs, prompt, task, cost)
             budget = self.per_request.budget(self._curves, weights, text_of(prompt), about)
@@ -239,10 +240,9 @@ class Policy(PolicyView, BaseModel):
         )
 
     @property
-    def largest_budget(self) -> int:
-        """The largest budget that was measured, or that a tier has."""
-        measured = [budget for plan in self.tiers.values() if plan.curve for budget in plan.curve.budgets]
-        return max([*measured, *self.budgets.values()])
+    def trims_above(self) -> int:
+        """Margins that are cut off leave so many native tokens at least."""
+        return self.trim_above or max(max(plan.known_budgets) for plan in self.tiers.values())
 
     @property
     def budgets(self) -> dict[str, int]:

@@ -175,7 +175,7 @@ def _calibrate(
     floor, estimator, limits = options.floor, options.estimator, check_limits(options.max_harm, costs) or None
     menu, whole = menu_of(model, options.setting.mechanism), {sample.id: sample for sample in samples}
     budgets = budgets_to_measure(options.grid, mean_budget, floor, menu)
-    samples, trim = without_margins(samples, model, options.setting, options.trim, max(budgets))
+    samples, trim = without_margins(samples, model, options.setting, options.trim, budgets)
     samples, excluded = answerable(model, samples, log)
     if options.certification is not None:
         samples = check_certifiable(samples, costs, options.certification)
@@ -197,8 +197,7 @@ def _calibrate(
     certificate = step.certificate or _certificate(tables, chosen, costs, mean_budget, options, sampling)
     if certificate is not None and any(sample.group for sample in samples):
         certificate = replace(certificate, unit="group")
-    shipped = chosen.budgets if certificate is None else certificate.budgets
-    basis = basis_of(model)
+    shipped, basis = chosen.budgets if certificate is None else certificate.budgets, basis_of(model)
     # Drift monitoring compares a VLM's answers at both budgets: adaptive sampling lacks some, and legibility has none.
     differ = disagreements(outcomes, shipped) if adaptive is None and basis != "legibility" else {}
     asked, pair = [whole[sample.id] for sample in samples], chosen.budgets if len(costs) == 2 else None
@@ -210,6 +209,7 @@ def _calibrate(
         basis="legibility" if basis == "legibility" else "answers",
         metric=options.setting.metric,
         trim=trim or None,
+        trim_above=max(budgets) if trim else None,
         menu=menu,
         mean_budget=mean_budget,
         floor=1 if floor is None else floor,

@@ -131,7 +131,8 @@ def evaluate(
         )
     images = {sample.digest for sample in samples}
     if policy.trim:
-        samples = trimmed(samples, model, setting.mechanism, policy.largest_budget)
+        known = [policy.trims_above, *(budget for plan in policy.tiers.values() for budget in plan.known_budgets)]
+        samples = trimmed(samples, model, setting.mechanism, known)
     samples, excluded = answerable(model, samples, log)
     documents = {sample.document for sample in samples}
     if len(documents) < 2:

@@ -113,7 +113,7 @@ def _measure_adaptively(
 
 
 def without_margins(
-    samples: Sequence[Sample], model: VLM, setting: Setting, wanted: bool | None, largest: int
+    samples: Sequence[Sample], model: VLM, setting: Setting, wanted: bool | None, budgets: Sequence[int]
 ) -> tuple[Sequence[Sample], bool]:
     """The samples as they are shown, and whether margins are cut off: as ``wanted``; None: where images are resized.
 
@@ -128,7 +128,7 @@ def without_margins(
             "leave out --trim, or calibrate by resizing"
         )
     trim = (actuator is None and setting.mechanism == "resolution") if wanted is None else wanted
-    return (trimmed(samples, model, setting.mechanism, largest) if trim else samples), trim
+    return (trimmed(samples, model, setting.mechanism, budgets) if trim else samples), trim
 
 
 def choosing_part(

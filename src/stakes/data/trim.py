@@ -3,7 +3,8 @@
     samples = trim_samples(samples, lambda width, height: count_tokens(family, width, height) >= 576)
 
 Sizes, digests and answer boxes are then of what is left. Margins are found by ``vision.image.trim``. They stay where
-what is left is not enough for the largest budget, and where the prompt asks for coordinates.
+what is left is not enough for the largest budget or too thin for the smallest, and where the prompt asks for
+coordinates.
 """
 
 import hashlib
@@ -14,16 +15,18 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from stakes.data.sample import Sample
+from stakes.errors import InfeasibleBudget
 from stakes.formats import counted
 from stakes.signals.prompt import as_prompt
 from stakes.vision.image.decode import open_image
+from stakes.vision.image.resize import fitted_size
 from stakes.vision.image.trim import Bounds, margins
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Enough = Callable[[int, int], bool]
-"""Whether an image of this width and height takes the largest budget."""
+"""Whether an image of this width and height takes every budget."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,15 @@ class MarginsCut:
             f"Margins are cut off {self.trimmed} of {counted(self.images, 'image')} ({self.area:.1%} of all area), and "
             "will be where the policy is served; --no-trim keeps them"
         )
+
+
+def has_size(width: int, height: int, budget: int, family: str) -> bool:
+    """Whether an image can be resized to so few tokens; a thin one cannot in some families."""
+    try:
+        fitted_size(width, height, budget, family)
+    except InfeasibleBudget:
+        return False
+    return True
 
 
 def trim_samples(samples: Iterable[Sample], enough: Enough) -> list[Sample]:

@@ -11,7 +11,7 @@ its sample is answered. An image that changed or went away in between is an erro
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from stakes.data.images import image_source
 from stakes.data.sample import Sample
-from stakes.data.trim import trim_samples
+from stakes.data.trim import has_size, trim_samples
 from stakes.errors import BadInput, UnreadableImage
 from stakes.evaluation.fingerprint import save_json, sidecar
 from stakes.evaluation.progress import progress_bar
 from stakes.formats import counted
 from stakes.models.base import Mechanism
-from stakes.models.identity import native_tokens
+from stakes.models.identity import family_of, native_tokens
 from stakes.signals.base import Signal
 from stakes.signals.prompt import Prompt
 from stakes.vision.image.decode import open_image, probe
@@ -278,9 +278,16 @@ def answerable(
     return rest, excluded
 
 
-def trimmed(samples: Iterable[Sample], model: object, mechanism: Mechanism, largest: int) -> list[Sample]:
-    """The samples without their margins, where what is left takes the largest budget."""
-    return trim_samples(samples, lambda x, y: native_tokens(model, x, y, mechanism) >= largest)
+def trimmed(samples: Iterable[Sample], model: object, mechanism: Mechanism, budgets: Collection[int]) -> list[Sample]:
+    """The samples without their margins, where what is left takes all of the budgets."""
+
+    def enough(width: int, height: int) -> bool:
+        by_size = mechanism == "resolution"
+        return native_tokens(model, width, height, mechanism) >= max(budgets) and (
+            not by_size or has_size(width, height, min(budgets), family_of(model))
+        )
+
+    return trim_samples(samples, enough)
 
 
 def basis_of(model: object) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stakes.data.sample import Sample
-from stakes.data.trim import trim_sample
+from stakes.data.trim import has_size, trim_sample
 from stakes.errors import BadInput
 from stakes.evaluation.outcome_log import Outcome
 from stakes.report.data import MeasuredRun
@@ -50,7 +50,14 @@ def see(
     """What the model sees of a sample's page at up to ``most`` of its budgets."""
     policy = run.policy
     if policy.trim:
-        sample = trim_sample(sample, lambda *size: count_tokens(policy.family, *size) >= policy.largest_budget)
+        least = min(min(plan.known_budgets) for plan in policy.tiers.values())
+        sample = trim_sample(
+            sample,
+            lambda x, y: (
+                count_tokens(policy.family, x, y) >= policy.trims_above
+                and (policy.mechanism != "resolution" or has_size(x, y, least, policy.family))
+            ),
+        )
     image = open_image(sample.load())
     chosen, uniform = policy.budgets[rows[0].tier], uniform_budget(rows, policy.mean_budget)
     shown = _spread(rows, {uniform, chosen}, most)

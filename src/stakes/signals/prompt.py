@@ -24,7 +24,12 @@ MOST_TURNS = 32
 _INSTRUCTING = ("system", "developer")
 _FORCED = ("required", "any", "tool", "function")
 _NUMERIC = frozenset({"number", "integer"})
-_COORDINATES = re.compile(r"bounding[ _-]?box|\bbbox|\bbox_?2d|\bpoint_?2d|\bcoordinates?\b", re.IGNORECASE)
+_COORDINATES = re.compile(
+    r"bounding[\s_-]*box|\bb(?:nd)?_?box|\b(?:box|point)_?2d|\bcoordinates?\b|\bpolygons?\b|</?(?:box|ref|point)\b"
+    r"|\b[xy]_?(?:[0-2]|min|max)\b|\bx(?: and |, ?)y\b|\bpoint to the\b"
+    r"|\b(?:in|as) pixels\b|\bpixel (?:position|location)",
+    re.IGNORECASE,
+)
 Role = Literal["user", "assistant"]
 
 

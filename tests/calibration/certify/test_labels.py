@@ -186,7 +186,7 @@ def test_an_old_certificate_is_checked_by_its_budgets_and_states_that(found: Cal
 
 def test_a_certificate_of_schema_1_stays_valid_until_a_new_field_is_set(found: Calibration) -> None:
     record = found.policy.model_dump(by_alias=True)
-    for name in ("model", "metric", "max_harm", "trim", "confidence"):
+    for name in ("model", "metric", "max_harm", "trim", "trim_above", "confidence"):
         del record[name]
     for part in ("model", "metric", "harm limit", "trimming"):
         del record["certificate"]["digest"][part]

@@ -70,6 +70,19 @@ def test_the_frames_are_without_margins_where_the_policy_trims(http: httpx.Clien
     assert darkest[True] < darkest[None] - 30, darkest
 
 
+def test_a_page_is_shown_whole_where_its_print_has_no_size_within_the_smallest_budget(
+    http: httpx.Client, upstream: Upstream
+) -> None:
+    page = Image.new("RGB", (826, 1168), "white")
+    draw = ImageDraw.Draw(page)
+    draw.text((350, 500), "1240.75", "black", ImageFont.truetype(FONTS / "Go-Regular.ttf", 24))
+    draw.rectangle((320, 10, 505, 1150), outline="black", width=3)
+    plan = {"high": {"cost": 5, "budget": 64}, "low": {"cost": 1, "budget": 16}}
+    with gateway(upstream.url, policy(tiers=plan, trim=True, family="glm-4.5v", mean_budget=64)) as front:
+        reply = post(http, front, image=data_url(page), answer="1240.75", budget=64)
+    assert reply.status_code == 200, reply.text
+
+
 def test_what_cannot_be_drawn_is_refused_in_words(http: httpx.Client, upstream: Upstream) -> None:
     image = data_url(Image.new("RGB", (56, 56), "white"))
     with gateway(upstream.url, calibrated()) as front:

@@ -178,6 +178,18 @@ def test_a_post_after_the_upstream_closed_an_idle_connection_goes_through(
     assert len(upstream.seen) == 5
 
 
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+def test_a_body_of_several_parts_arrives_whole(
+    front: Gateway, upstream: Upstream, http: httpx.Client, extra: int
+) -> None:
+    begin, end = b'{"model": "tiny", "messages": [{"role": "user", "content": "', b'"}]}'
+    length = 3 * (1 << 18) + extra - len(begin) - len(end)
+    text = "".join(f"{number:07d} " for number in range(length // 8 + 1))[:length]
+    body = begin + text.encode() + end
+    http.post(f"{front.base_url}/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert upstream.last.json["messages"][0]["content"] == text
+
+
 def test_an_error_status_of_the_upstream_is_not_retried(front: Gateway, upstream: Upstream, http: httpx.Client) -> None:
     upstream.script = lambda seen, wire: wire.reply(b"{}", 503)
     assert http.post(f"{front.base_url}/chat/completions", json=TEXT).status_code == 503

@@ -1,6 +1,7 @@
 """The images of a call are opened in threads, each once, with the same result as one by one."""
 
 import hashlib
+import io
 import threading
 from pathlib import Path
 
@@ -80,17 +81,29 @@ def test_no_second_copy_of_the_pixels_is_kept() -> None:
     assert open_once(Request(page(2), "What?"), "qwen2.5-vl", opened).pixels is None
 
 
+def test_a_file_that_libvips_fits_holds_its_bytes_once() -> None:
+    out, opened = io.BytesIO(), OpenedImages()
+    page(1).resize((480, 320)).save(out, "PNG")
+    (found,) = open_all([Request(out.getvalue(), "What?", 20)], "qwen2.5-vl", opened)
+    assert found.fitted is not None
+    assert found.fitted.pixels is found.fitted.image is found.image
+    assert found.pixels is not None
+    assert np.array_equal(found.pixels.values, np.asarray(found.image))
+
+
 def test_the_cache_counts_its_bytes_without_reading_all_images_again() -> None:
     """A call of 32 images added up the bytes of all that were cached, 32 times."""
 
     def image(tokens: int) -> Encoded:
         return Encoded(torch.zeros(tokens, 4))
 
-    cache, most = EncodedCache(limit=16 * 30), 30
-    for n, tokens in enumerate([10, 20, 5, 25, 1, 40, 10, 10, 10]):
-        cache.put(n % 5, image(tokens))  # some replace one that is there
+    cache, most, replaced = EncodedCache(limit=16 * 30), 30, 0
+    for key, tokens in zip("abacbdeabb", [10, 15, 5, 5, 20, 1, 40, 10, 10, 5], strict=True):
+        replaced += key in cache._images
+        cache.put(key, image(tokens))
         kept = list(cache._images.values())
         assert cache._bytes == sum(one.bytes for one in kept)
         assert len(kept) == 1 or cache._bytes <= 16 * most
+    assert replaced == 3
     cache.clear()
     assert (cache._bytes, cache.get(1, attention=False)) == (0, None)

@@ -162,6 +162,28 @@ def test_fields_of_ones_own_have_their_own_tiers() -> None:
     assert signal("Read the IBAN").tier == "total"
 
 
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Give the bounding  box of the total.", True),
+        ("Return bboxes", True),
+        ("Locate the stamp as [x1, y1, x2, y2]", True),
+        ("Give xmin, ymin, xmax and ymax of the logo", True),
+        ("Where is the logo? Give its position in pixels.", True),
+        ("Return the center (x, y) of the signature", True),
+        ("Point to the signature", True),
+        ("<ref>logo</ref><box>", True),
+        ("What is the total?", False),
+        ("Is the box for insurance ticked?", False),
+        ("What is the starting point of the tour?", False),
+        ("Read the box office numbers", False),
+    ],
+)
+def test_requests_for_places_are_known(text: str, asks: bool) -> None:
+    assert Prompt(text).asks_for_coordinates is asks
+    assert Prompt("", text).asks_for_coordinates is asks
+
+
 def test_undecided_is_the_most_expensive_tier_unless_told_otherwise() -> None:
     assert RequestSignal()("zxcv qwer").tier == "high"
     assert RequestSignal(undecided="low")("zxcv qwer") == RequestSignal.from_dict(

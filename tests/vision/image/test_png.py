@@ -77,6 +77,7 @@ def whole_chunk(data: bytes, rows: bytes) -> bytes:
 DAMAGED: dict[str, Callable[[bytes, bytes], bytes]] = {
     "the sum of the chunk": lambda data, _: data[:-14] + bytes([data[-14] ^ 1]) + data[-13:],
     "the sum of the rows": lambda data, packed: whole_chunk(data, packed[:-1] + bytes([packed[-1] ^ 1])),
+    "no sum of the rows": lambda data, packed: whole_chunk(data, packed[:-4]),
     "cut": lambda data, packed: whole_chunk(data, packed[:-40]),
     "a row too many": lambda data, packed: whole_chunk(data, zlib.compress(zlib.decompress(packed) + bytes(211))),
     "a row too few": lambda data, packed: whole_chunk(data, zlib.compress(zlib.decompress(packed)[:-211])),

@@ -1,8 +1,10 @@
 """Trimming: margins and scanner borders go, ink never does, and coordinates lead back to the original."""
 
 import io
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,8 @@ from benchmarks.trim_pages import KINDS, TRIMMED, WHOLE, make, name_of
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageFont
 
-from stakes.vision.image import scanner_edges
-from stakes.vision.image.decode import open_image
+from stakes.vision.image import resize, scanner_edges
+from stakes.vision.image.decode import Picture, open_image
 from stakes.vision.image.resize import GAP, fit
 from stakes.vision.image.trim import margins
 
@@ -130,6 +132,23 @@ def test_what_is_left_too_thin_for_the_budget_is_shown_whole() -> None:
     line.paste("black", (20, 48, 980, 53))
     assert fit(line, 32, trim=True) == fit(line, 32)
     assert fit(line, 64, trim=True).box[3] < 100
+
+
+def test_an_image_that_keeps_its_margins_is_not_held_decoded_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway reserves the memory of one decoding."""
+    page, out, opened = Image.new("RGBA", (600, 800), "white"), io.BytesIO(), list[weakref.ref[Picture]]()
+    page.paste("black", (200, 300, 400, 500))
+    page.save(out, "PNG")
+
+    def alone(*source: Any, **options: Any) -> Picture:
+        assert not any(one() is not None for one in opened)
+        made = Picture(*source, **options)
+        opened.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(resize, "Picture", alone)
+    assert fit(out.getvalue(), 64, trim=600).box == (0, 0, 600, 800)
+    assert len(opened) == 2
 
 
 def test_a_large_sparse_page_is_looked_at_in_bands(monkeypatch: pytest.MonkeyPatch) -> None:

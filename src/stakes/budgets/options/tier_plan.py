@@ -203,6 +203,12 @@ class TierPlan(BaseModel):
         return TierOption(self.budget, self.escalate, self.review_below, self.predictor)
 
     @property
+    def known_budgets(self) -> list[int]:
+        """The budgets of its curve and of its attempts."""
+        measured = () if self.curve is None else self.curve.budgets
+        return [self.budget, *measured, *([] if self.escalate is None else [self.escalate.to])]
+
+    @property
     def chosen_at(self) -> float:
         """The cost that the budget was chosen at: of a question read as this tier."""
         return self.cost if self.expected_cost is None else self.expected_cost

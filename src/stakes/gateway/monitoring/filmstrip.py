@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request as HttpRequest
 
 from stakes.data.sample import Sample
-from stakes.data.trim import trim_sample
+from stakes.data.trim import has_size, trim_sample
 from stakes.errors import StakesError, UnreadableImage
 from stakes.gateway.proxy.actuators import trim_above
 from stakes.gateway.proxy.checks import parse_within
@@ -111,15 +111,18 @@ class Filmstrips:
 
     def _strip(self, page: "Image", body: FilmstripBody) -> dict[str, Any]:
         policy, ocr = self.served.rules.policy, self._ocr
+        budgets = _budgets(sorted(_measured(policy)), body.budget)
         sample = Sample("live", "", spellings(body.answer), load=lambda: page, digest="live")
         if least := trim_above(policy, self.settings, Prompt("")):
-            sample = trim_sample(sample, lambda *size: count_tokens(policy.family, *size) >= least)
+            sample = trim_sample(
+                sample,
+                lambda x, y: count_tokens(policy.family, x, y) >= least and has_size(x, y, min(budgets), policy.family),
+            )
         image = open_image(sample.load())
         if ocr.locate([sample]):
             raise Refused(422, "not_printed", "the answer is not printed on the page in these words")
         places = ocr.locations["live"]
         window = Place.around(places[0].boxes).window(image.size)
-        budgets = _budgets(sorted(_measured(policy)), body.budget)
         readings = ocr.answer([Request(image, "", budget=budget, sample="live") for budget in budgets])
         frames = [
             {

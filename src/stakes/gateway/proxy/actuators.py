@@ -47,7 +47,7 @@ def check_servable(policy: Policy, settings: Settings) -> None:
 def trim_above(policy: Policy, settings: Settings, prompt: Prompt) -> int:
     """Margins are cut off where so many tokens are left, as calibrated; 0: they stay, as where it asks for places."""
     trims = (settings.trim or policy.trim) and not prompt.asks_for_coordinates
-    return policy.largest_budget if trims else 0
+    return policy.trims_above if trims else 0
 
 
 def trim_warnings(policy: Policy, settings: Settings) -> list[str]:

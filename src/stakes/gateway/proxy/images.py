@@ -202,10 +202,14 @@ def _encode(image: Image.Image | Pixels, encoding: Encoding) -> str:
 
 def _draw_page(image: MeasuredImage, page: "PdfPage", budget: int, family: str, encoding: Encoding) -> FittedImage:
     """A page of a PDF, drawn in the size that its budget allows; its scale and box are of its size at 200 dpi."""
-    x0, y0, x1, y1 = box = _shown(image, family, page.margins)
-    size = fitted_size(x1 - x0, y1 - y0, budget, family)
+    box = _shown(image, family, page.margins)
+    try:
+        size = fitted_size(box[2] - box[0], box[3] - box[1], budget, family)
+    except InfeasibleBudget:  # as in ``fit``: what is left may be too thin for so few tokens
+        box = 0, 0, image.width, image.height
+        size = fitted_size(image.width, image.height, budget, family)
     tokens = _as_counted(image, size.width, size.height, budget, family)
-    scale = size.width / (x1 - x0), size.height / (y1 - y0)
+    scale = size.width / (box[2] - box[0]), size.height / (box[3] - box[1])
     return FittedImage(_encode(page.draw(size.width, size.height, box), encoding), tokens, scale, box)
 
 

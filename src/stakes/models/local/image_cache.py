@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from stakes.models.base import Request
 from stakes.vision.deletion.blank import InkFilter, Kept, byte_range
 from stakes.vision.image.decode import open_image
+from stakes.vision.image.modes import Pixels
 from stakes.vision.image.resize import Fitted, fit
 
 WORKERS = min(8, os.cpu_count() or 1)  # threads that open the images of one call
@@ -278,7 +279,9 @@ def _open(request: Request, family: str) -> OpenedImage:
     budget = _resolution_budget(request)
     fitted = None if budget is None else fit(request.image, budget, family)
     image = open_image(request.image) if fitted is None else fitted.image
-    data = image.tobytes()
+    made = image if fitted is None else fitted.pixels
+    data = made.data if isinstance(made, Pixels) else image.tobytes()
+    fitted = None if fitted is None else replace(fitted, pixels=image)  # ``pixels`` alone holds the bytes
     digest = hashlib.blake2b(data, digest_size=16, person=f"{image.width}x{image.height}".encode()[:16]).hexdigest()
     pixels = None
     if image.mode == "RGB":

@@ -98,6 +98,7 @@ def fit(
         except InfeasibleBudget:  # what is left is too thin for so few tokens
             size = FittedSize(0, 0, 0, 0)
         if size.native < trim:
+            del picture, pixels  # it is decoded again as if nothing had been tried; both would not fit ``decode_bytes``
             return fit(image, budget, family, stretch=stretch, upscale=upscale, decode_limit=decode_limit)
         # What is left is enlarged, so a JPEG that was decoded at a reduced size may have to be decoded again.
         enough = _enough(picture, size.width * AGAIN, size.height * AGAIN)

@@ -30,7 +30,7 @@ from stakes.data.sample import Sample, read_samples
 from stakes.data.synthetic import FAMILIES
 from stakes.evaluation.grading import grade, is_correct
 from stakes.evaluation.samples import draw_samples, prepare_samples
-from stakes.evaluation.statistics import mcnemar
+from stakes.evaluation.statistics import holm, mcnemar
 from stakes.legibility.answer_locations import MARGINS, read_at
 from stakes.legibility.engine import TextLine
 from stakes.legibility.model import Legibility
@@ -192,16 +192,25 @@ def error_rows(model: str, name: str, pages: Pages) -> list[list[Any]]:
     return rows
 
 
-def in_all(rows: list[list[Any]], model: str) -> str:
-    """What a model reads of all sets at each budget."""
+def findings(rows: list[list[Any]], model: str) -> list[str]:
+    """What a model reads of all sets at each budget, and which cells are worse or significantly better."""
+    mine = [row for row in rows if row[0] == model]
     parts = []
     for budget in BUDGETS:
-        of_budget = [row for row in rows if row[0] == model and row[2] == budget]
+        of_budget = [row for row in mine if row[2] == budget]
         n, gained, lost = (sum(row[column] for row in of_budget) for column in (3, 6, 7))
         whole, trimmed = (sum(row[3] * row[column] for row in of_budget) / n for column in (4, 5))
         parts.append(f"{whole:.3f} to {trimmed:.3f} at {budget} tokens ({gained}:{lost})")
-    questions = max(sum(row[3] for row in rows if row[0] == model and row[2] == budget) for budget in BUDGETS)
-    return f"{model}, {questions} questions of all sets, errors whole and trimmed (gained:lost): " + ", ".join(parts)
+    won, lost = (sum(row[column] for row in mine) for column in (6, 7))
+    worse = [row[8] for row in mine if row[7] > row[6]]
+    least = f", the smallest p among them {min(worse):.2g}" if worse else ""
+    corrected = zip(mine, holm([row[8] for row in mine]), strict=True)
+    better = [f"{row[1]} at {row[2]} tokens ({p:.2g})" for row, p in corrected if p < 0.05 and row[6] > row[7]]
+    return [
+        f"{model}, all sets, errors whole and trimmed (gained:lost): {', '.join(parts)}; {won}:{lost} in all",
+        f"{model}: {len(worse)} of {len(mine)} cells lose more than they gain{least}; better after Holm's correction, "
+        f"which takes questions of one page for independent: {', '.join(better) or 'none'}",
+    ]
 
 
 def table(logs: dict[str, Path], output: Path) -> None:
@@ -212,7 +221,11 @@ def table(logs: dict[str, Path], output: Path) -> None:
     made = [page_row(name, pages) for (model, name), pages in read.items() if model == "ocr"]
     tables = {
         "trim-pages": {"columns": PAGE_COLUMNS, "rows": made, "findings": []},
-        "trim": {"columns": ERROR_COLUMNS, "rows": errors, "findings": [in_all(errors, model) for model in logs]},
+        "trim": {
+            "columns": ERROR_COLUMNS,
+            "rows": errors,
+            "findings": [one for model in logs for one in findings(errors, model)],
+        },
     }
     output.write_text(json.dumps({"basis": "legibility", "tables": tables}, indent=1) + "\n")
 

@@ -11,7 +11,7 @@ from benchmarks.trim_pages import KINDS, TRIMMED, WHOLE, make, name_of
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageFont
 
-from stakes.vision.image import scanner_edges
+from stakes.vision.image import scanned_paper
 from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import GAP, fit
 from stakes.vision.image.trim import margins
@@ -136,13 +136,13 @@ def test_a_large_sparse_page_is_looked_at_in_bands(monkeypatch: pytest.MonkeyPat
     """All of it at once would take 13 bytes a pixel beside the image."""
     page = Image.new("RGB", (2400, 3000), "white")
     page.paste("black", (1000, 1200, 1300, 1206))
-    boxes, part = list[scanner_edges.Bounds](), scanner_edges.ScannedPaper.part
+    boxes, part = list[scanned_paper.Bounds](), scanned_paper.ScannedPaper.part
 
-    def seen(self: scanner_edges.ScannedPaper, box: scanner_edges.Bounds) -> NDArray[np.uint8]:
+    def seen(self: scanned_paper.ScannedPaper, box: scanned_paper.Bounds) -> NDArray[np.uint8]:
         boxes.append(box)
         return part(self, box)
 
-    monkeypatch.setattr(scanner_edges.ScannedPaper, "part", seen)
+    monkeypatch.setattr(scanned_paper.ScannedPaper, "part", seen)
     box = margins(page)
     assert box != (0, 0, *page.size)
     assert sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in boxes) >= 2400 * 3000

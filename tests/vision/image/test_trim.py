@@ -13,6 +13,7 @@ from PIL import ExifTags, Image, ImageFont
 
 from stakes.vision.image import scanned_paper
 from stakes.vision.image.decode import open_image
+from stakes.vision.image.modes import Pixels, gray_values
 from stakes.vision.image.resize import GAP, fit
 from stakes.vision.image.trim import margins
 
@@ -39,6 +40,23 @@ def test_margins_borders_lines_and_specks_are_trimmed(kind: Callable[[Page], Non
         area = (ink[2] - ink[0]) * (ink[3] - ink[1]) / page.width / page.height
         left = (x1 - x0) * (y1 - y0) / page.width / page.height
         assert left < max(0.5 + area / 2, 0.3), (seed, left, area)
+
+
+@pytest.mark.parametrize("kind", KINDS[::3], ids=name_of)
+def test_packed_and_resized_pixels_have_the_margins_of_the_image(kind: Callable[[Page], None]) -> None:
+    """The fourth byte of Pillow's RGB is 255 in a decoded image and 0 in a resized one."""
+    image = make(kind, 5).image.resize((700, 900), Image.Resampling.BICUBIC)
+    decoded = Image.frombytes("RGB", image.size, image.tobytes())
+    assert margins(image) == margins(decoded) == margins(Pixels(image.tobytes(), image.size))
+
+
+def test_gray_values_are_those_of_the_image() -> None:
+    image = make(KINDS[0], 5).image.convert("L")
+    before = image.tobytes()
+    values = gray_values(image)
+    assert np.array_equal(values, np.asarray(image))
+    values[:] = 0
+    assert image.tobytes() == before
 
 
 def _psnr(one: Image.Image, other: Image.Image) -> float:

@@ -4,11 +4,15 @@ paper = ScannedPaper(image, tolerance=32)                        # "L" or "RGB",
 ink = paper.differs(paper.part((0, 0, 200, 100)), side=4) # [25, 50]: squares of 4 pixels that hold ink
 """
 
+from bisect import bisect_left
+from itertools import accumulate
+from operator import sub
+
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from stakes.vision.image.modes import Pixels
+from stakes.vision.image.modes import Pixels, gray_values
 
 Bounds = tuple[int, int, int, int]  # x0, y0, x1, y1
 Cells = NDArray[np.bool_]  # [rows, columns]; seen from an edge: [inward, along]
@@ -22,19 +26,19 @@ class ScannedPaper:
     """The most frequent value of each channel, from single pixels on a grid, and the values of parts of the page."""
 
     def __init__(self, image: Image.Image | Pixels, tolerance: int) -> None:
-        self.image, self.size = image, image.size
+        self.size = image.size
         step = max(1, max(image.size) // SAMPLES)
         columns, rows = (-(-length // step) for length in image.size)
         if isinstance(image, Pixels):
             values = np.frombuffer(image.data, dtype=np.uint8).reshape(image.size[1], image.size[0], 3)
             down, across = _nearest(image.size[1], rows), _nearest(image.size[0], columns)
             grid = Image.fromarray(values.take(down, axis=0).take(across, axis=1))
-            self._values: Values | None = values.reshape(image.size[1], -1)
+            self._pixels: Image.Image | Values = values.reshape(image.size[1], -1)
         else:
             grid = image.resize((columns, rows), Image.Resampling.NEAREST)
-            self._values = np.asarray(image) if image.mode == "L" else None
-        self.grid, self.depth = _bytes(grid), len(grid.getbands())
-        self._counts = np.array(grid.histogram()).reshape(self.depth, 256)
+            self._pixels = _values(image) if image.mode == "L" else image
+        self.grid, self.depth, counts = _values(grid), len(grid.getbands()), grid.histogram()
+        self._counts = [counts[first : first + 256] for first in range(0, 256 * self.depth, 256)]
         self.background = [_most_frequent(counts) for counts in self._counts]
         self.light = min(self.background) > 128
         self.clean = False
@@ -65,14 +69,13 @@ class ScannedPaper:
 
     def _has_two_values(self) -> bool:
         """Whether no sample lies between two values, as in a scan of one bit."""
-        return int(np.count_nonzero(self._counts[min(1, self.depth - 1)])) <= 2
+        return self._counts[min(1, self.depth - 1)].count(0) >= 254
 
     def part(self, box: Bounds) -> Values:
         """The values in a box of pixels."""
-        if self._values is None:
-            assert isinstance(self.image, Image.Image)
-            return _bytes(self.image.crop(box))
-        return self._values[box[1] : box[3], box[0] * self.depth : box[2] * self.depth]
+        if isinstance(self._pixels, Image.Image):
+            return _values(self._pixels.crop(box))
+        return self._pixels[box[1] : box[3], box[0] * self.depth : box[2] * self.depth]
 
     def differs(self, values: Values, side: int = 1) -> Cells:
         """[rows, columns]: squares with a pixel that is not background; below the lowest, the difference wraps."""
@@ -143,14 +146,15 @@ def _nearest(length: int, count: int) -> NDArray[np.intp]:
     return steps.cumsum().astype(np.intp)
 
 
-def _bytes(image: Image.Image) -> Values:
-    return np.asarray(image).reshape(image.height, -1)
+def _values(image: Image.Image) -> Values:
+    return gray_values(image) if image.mode == "L" else np.asarray(image).reshape(image.height, -1)
 
 
-def _most_frequent(counts: NDArray[np.intp]) -> int:
+def _most_frequent(counts: list[int]) -> int:
     """The median of the most frequent values, those within 8 of each other."""
-    total = np.concatenate(([0] * 9, counts.cumsum(), [counts.sum()] * 8))
-    middle = int((total[17:] - total[:-17]).argmax())
+    sums = list(accumulate(counts, initial=0))
+    padded = [0] * 8 + sums + [sums[-1]] * 8
+    near = list(map(sub, padded[17:], padded))
+    middle = near.index(max(near))
     first = max(0, middle - 8)
-    near = counts[first : middle + 9].cumsum()
-    return first + int(np.searchsorted(near, near[-1] / 2))
+    return bisect_left(sums, sums[first] + near[middle] / 2, first + 1) - 1

@@ -15,7 +15,7 @@ of the time of a call of NumPy.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import or_
 
@@ -34,22 +34,31 @@ def from_edges(cells: Cells) -> tuple[Cells, Cells, Cells, Cells]:
     return cells, cells[::-1], cells.T, cells.T[::-1]
 
 
-def _rows(cells: Cells) -> list[int]:
+def to_rows(cells: Cells) -> list[int]:
     """Each row of cells as a number, the first cell as its lowest bit."""
     packed = np.packbits(np.ascontiguousarray(cells), axis=1, bitorder="little")
     wide, data = packed.shape[1], packed.tobytes()
     return [int.from_bytes(data[at : at + wide], "little") for at in range(0, len(data), wide)]
 
 
-def _cells(rows: list[int], along: int) -> Cells:
+def to_cells(rows: list[int], along: int) -> Cells:
     """[inward, along]: the cells of rows."""
     wide = -(-along // 8)
     packed = np.frombuffer(b"".join(row.to_bytes(wide, "little") for row in rows), dtype=np.uint8)
     return np.unpackbits(packed.reshape(len(rows), wide), axis=1, count=along, bitorder="little").view(np.bool_)
 
 
-def _union(rows: list[int]) -> int:
+def union(rows: list[int]) -> int:
+    """The cells of any of the rows."""
     return reduce(or_, rows, 0)
+
+
+def groups(row: int) -> Iterator[int]:
+    """The cells of a row that lie side by side, group after group."""
+    while row:
+        group = row & ~(row + (row & -row))
+        yield group
+        row ^= group
 
 
 def erase_scanner_edges(ink: Cells, paper: ScannedPaper, side: int) -> None:
@@ -62,7 +71,7 @@ def erase_scanner_edges(ink: Cells, paper: ScannedPaper, side: int) -> None:
         rows = edge.rows(rim + far + thick)
         found = rows.copy()
         for _ in range(3):
-            if _union(rows[: rim + 1]).bit_count() < ALONG * edge.along:
+            if union(rows[: rim + 1]).bit_count() < ALONG * edge.along:
                 break
             if not (_erase_lines(rows, rim, edge, (flat, thick)) or (paper.light and _erase_strips(rows, rim, edge))):
                 break
@@ -70,7 +79,7 @@ def erase_scanner_edges(ink: Cells, paper: ScannedPaper, side: int) -> None:
             flakes = _flakes(rows[: rim + far], rim, flat, far)
             rows[:rim] = [row & ~flakes for row in rows[:rim]]
         if rows != found:
-            inward[: len(rows)] = _cells(rows, edge.along)
+            inward[: len(rows)] = to_cells(rows, edge.along)
 
 
 class _Edge:
@@ -82,7 +91,7 @@ class _Edge:
 
     def rows(self, deep: int, start: int = 0) -> list[int]:
         """The rows of ink from one to another."""
-        return _rows(self.ink[start:deep])
+        return to_rows(self.ink[start:deep])
 
     def part(self, deep: int, along: tuple[int, int] | None = None) -> Values:
         """The values of this many rows of cells, between two cells along the edge."""
@@ -98,7 +107,7 @@ class _Edge:
             cells = from_edges(flagged(self.part(min(deep, self.inward)), self.side))[self.number]
             if self.along - np.count_nonzero(cells[: rim + 1].all(axis=0)) < ALONG * self.along:
                 return None
-        return _rows(~cells)
+        return to_rows(~cells)
 
     def is_solid(self, start: int, end: int, deep: int) -> bool:
         """Whether nearly all pixels along the edge are as dark, within so many cells of it."""
@@ -111,7 +120,7 @@ class _Edge:
         """Whether values change within the strip, as they do at print and not at dirt or noise."""
         values = self.part(min(len(strip), self.inward))
         cells = from_edges(self.paper.changes(values, self.side))[self.number]
-        depth = _cells(strip, self.along).sum(axis=0)
+        depth = to_cells(strip, self.along).sum(axis=0)
         inner = np.minimum(depth, np.minimum(np.roll(depth, 1), np.roll(depth, -1))) - 4
         within = np.arange(len(cells))[:, None] < inner  # farther in it turns to paper, so values change
         return int(np.count_nonzero(cells & within)) >= MOST_CHANGES
@@ -153,11 +162,11 @@ def _deepest(rows: list[int], start: int, end: int) -> int:
 
 def _long_runs(rows: list[int], along: int) -> list[tuple[int, int]]:
     """(start, end) of lines of cells, one to a column, that go on for a quarter of the edge, by a row at a time."""
-    least, begin = math.ceil(ALONG * along), _union(rows)
+    least, begin = math.ceil(ALONG * along), union(rows)
     if begin.bit_count() < least:
         return []
     near = zip(rows, [0, *rows], [*rows[1:], 0], strict=False)
-    joined = _union([row & (row | above | below) >> 1 for row, above, below in near])
+    joined = union([row & (row | above | below) >> 1 for row, above, below in near])
     long, run = 1, joined  # where so many columns are joined
     while long < least - 1:
         step = min(long, least - 1 - long)
@@ -179,16 +188,13 @@ def _flakes(rows: list[int], rim: int, flat: int, far: int) -> int:
 
     Those are pieces of lines, and dust. A group has less than ``far`` cells between its columns.
     """
-    joined, behind, flakes, wide = _union(rows), _union(rows[rim:]), 0, 1
+    joined, behind, flakes, wide = union(rows), union(rows[rim:]), 0, 1
     while wide < far - 1:
         step = min(wide, far - 1 - wide)
         joined |= joined << step
         wide += step
-    while joined:
-        first = joined & -joined
-        group = joined & ~(joined + first)
-        joined ^= group
-        if not group & behind and _is_flat([row & group for row in rows[:rim]], first, flat):
+    for group in groups(joined):
+        if not group & behind and _is_flat([row & group for row in rows[:rim]], group & -group, flat):
             flakes |= group
     return flakes
 
@@ -224,7 +230,7 @@ def _erase_strips(rows: list[int], rim: int, edge: _Edge) -> bool:
 def _strip(rows: list[int], solid: list[int], rim: int, along: int) -> list[int] | None:
     """Rows of a strip, with the two cells in which it turns to paper; paper may lie outside."""
     near = min(rim + 1, len(solid))  # along the long edges of an image of 4 : 1, the rim is deeper than a strip
-    inside = outside = above = _union(solid[:near])
+    inside = outside = above = union(solid[:near])
     ends, reached = 0, list[int]()
     for deep, row in enumerate(solid):
         # Paper, and the cell in which it turns to the strip.

@@ -28,7 +28,7 @@ from PIL import Image
 
 from stakes.vision.image.modes import Pixels, gray_or_rgb
 from stakes.vision.image.scanned_paper import Bounds, Cells, ScannedPaper
-from stakes.vision.image.scanner_edges import DEEPEST, erase_scanner_edges, from_edges
+from stakes.vision.image.scanner_edges import DEEPEST, erase_scanner_edges, from_edges, groups, to_cells, to_rows, union
 
 __all__ = ["Bounds", "margins"]
 
@@ -132,12 +132,9 @@ def _erase_edge_dirt(ink: Cells, most: int) -> None:
     """Erase groups of ink that touch an edge and end near it, so that nothing deeper continues them."""
     for inward in from_edges(ink):
         if len(inward) > most and inward[0].any():
-            active = inward[:most].any(axis=0)
-            group = np.cumsum(np.diff(active, prepend=False))
-            shallow: Cells = np.zeros(group[-1] + 1, dtype=np.bool_)
-            shallow[group[inward[0]]] = True
-            shallow[group[active & inward[most]]] = False
-            inward[:most] &= ~(active & shallow[group])
+            rows = to_rows(inward[: most + 1])
+            kept = [group for group in groups(union(rows[:most])) if group & rows[most] or not group & rows[0]]
+            inward[:most] = to_cells([row & union(kept) for row in rows[:most]], inward.shape[1])
 
 
 def _after_specks(inward: Cells, lines: NDArray[np.intp], most: int) -> int:

@@ -109,9 +109,9 @@ class ScannedPaper:
         return self._row(low, columns), self._row(spread, columns)
 
     def _row(self, channels: list[int], columns: int) -> Values:
-        """The values of the channels for each pixel of a row."""
+        """The values of the channels for each pixel of a row; a single one where they are the same, which is faster."""
         values = np.array(channels, dtype=np.uint8)
-        return values if self.depth == 1 else np.tile(values, columns)
+        return values[:1] if len(set(channels)) == 1 else np.tile(values, columns)
 
     def _squares(self, flags: Cells, side: int) -> Cells:
         """[rows, columns]: whether any flag of a square is set; the last may be smaller."""

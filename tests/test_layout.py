@@ -49,11 +49,11 @@ TORCH_FREE_MODULES = [
 ]  # fmt: skip
 
 # Reminders to look for something to remove before adding: they are what the package has.
-MOST_FILES = 381
+MOST_FILES = 382
 MOST_LINES = 300
 MOST_FILES_IN_A_FOLDER = 16
 LARGE_FOLDERS = {"vision/selectors", "experiments/tables"}
-MOST_LINES_OF_CODE = 40_717
+MOST_LINES_OF_CODE = 40_836
 MOST_PARAMETERS = 8
 MOST_LINES_OF_A_FUNCTION = 80
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

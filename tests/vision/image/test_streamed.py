@@ -20,6 +20,7 @@ from stakes.vision.image.decode import Picture
 from stakes.vision.image.modes import Pixels
 from stakes.vision.image.png import write_png
 from stakes.vision.image.resample import streamed as by_libvips
+from stakes.vision.image.resample import unpacked
 from stakes.vision.image.resize import fit, resample
 
 pytest.importorskip("pyvips", reason="libvips has no wheel for this machine", exc_type=ImportError)
@@ -48,6 +49,7 @@ def decoded_first(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> A
     """What ``work`` gives where nothing is streamed."""
     with monkeypatch.context() as patch:
         patch.setattr(resize, "streamed", lambda *_: None)
+        patch.setattr(resize, "unpacked", lambda *_: None)
         return work()
 
 
@@ -63,10 +65,20 @@ def test_streaming_gives_the_pixels_of_decoding_first(name: str, monkeypatch: py
     assert same(made, decoded_first(monkeypatch, lambda: resample(Picture(data), 150, 100)))
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_unpacked_by_libvips_has_pillows_pixels(name: str) -> None:
+    data = FILES[name]()
+    plain = Picture(data).plain_file((450, 300))
+    assert plain is not None
+    made = unpacked(plain)
+    assert made is not None
+    assert same(made.image(), Picture(data).pixels((450, 300))[0])
+
+
 @pytest.mark.parametrize("name", ["png", "png on its side", "progressive jpeg"])
 def test_what_is_fitted_is_written_and_copied_the_same_from_either_pixels(name: str) -> None:
     fitted = fit(encode(scene(480, 320), "JPEG", progressive=True) if name not in FILES else FILES[name](), 30)
-    assert isinstance(fitted.pixels, Pixels) == (name == "png")
+    assert isinstance(fitted.pixels, Pixels) == (name != "png on its side")
     assert write_png(fitted.pixels) == write_png(fitted.image)
     assert pickle.loads(pickle.dumps(fitted)).image.tobytes() == fitted.image.tobytes()
 
@@ -104,13 +116,14 @@ def test_a_side_that_a_scale_does_not_divide_is_pillows() -> None:
     assert plain.scale == 1
 
 
+@pytest.mark.parametrize("trim", [False, True])
 @pytest.mark.parametrize("name", ["png", "png of noise", "jpeg"])
-def test_a_damaged_file_ends_as_it_would_with_pillow(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_ends_as_it_would_with_pillow(name: str, trim: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     data, dice, ends = FILES[name](), random.Random(7), set()
 
     def outcome(damaged: bytes) -> bytes:
         try:
-            return fit(damaged, 30).image.tobytes()
+            return fit(damaged, 30, trim=trim).image.tobytes()
         except UnreadableImage as error:
             return str(error).encode()
 

@@ -13,8 +13,9 @@ from benchmarks.trim_pages import KINDS, TRIMMED, WHOLE, make, name_of
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageFont
 
-from stakes.vision.image import resize, scanner_edges
+from stakes.vision.image import resize, scanned_paper
 from stakes.vision.image.decode import Picture, open_image
+from stakes.vision.image.modes import Pixels, gray_values
 from stakes.vision.image.resize import GAP, fit
 from stakes.vision.image.trim import margins
 
@@ -41,6 +42,23 @@ def test_margins_borders_lines_and_specks_are_trimmed(kind: Callable[[Page], Non
         area = (ink[2] - ink[0]) * (ink[3] - ink[1]) / page.width / page.height
         left = (x1 - x0) * (y1 - y0) / page.width / page.height
         assert left < max(0.5 + area / 2, 0.3), (seed, left, area)
+
+
+@pytest.mark.parametrize("kind", KINDS[::3], ids=name_of)
+def test_packed_and_resized_pixels_have_the_margins_of_the_image(kind: Callable[[Page], None]) -> None:
+    """The fourth byte of Pillow's RGB is 255 in a decoded image and 0 in a resized one."""
+    image = make(kind, 5).image.resize((700, 900), Image.Resampling.BICUBIC)
+    decoded = Image.frombytes("RGB", image.size, image.tobytes())
+    assert margins(image) == margins(decoded) == margins(Pixels(image.tobytes(), image.size))
+
+
+def test_gray_values_are_those_of_the_image() -> None:
+    image = make(KINDS[0], 5).image.convert("L")
+    before = image.tobytes()
+    values = gray_values(image)
+    assert np.array_equal(values, np.asarray(image))
+    values[:] = 0
+    assert image.tobytes() == before
 
 
 def _psnr(one: Image.Image, other: Image.Image) -> float:
@@ -155,13 +173,13 @@ def test_a_large_sparse_page_is_looked_at_in_bands(monkeypatch: pytest.MonkeyPat
     """All of it at once would take 13 bytes a pixel beside the image."""
     page = Image.new("RGB", (2400, 3000), "white")
     page.paste("black", (1000, 1200, 1300, 1206))
-    boxes, part = list[scanner_edges.Bounds](), scanner_edges.ScannedPaper.part
+    boxes, part = list[scanned_paper.Bounds](), scanned_paper.ScannedPaper.part
 
-    def seen(self: scanner_edges.ScannedPaper, box: scanner_edges.Bounds) -> NDArray[np.uint8]:
+    def seen(self: scanned_paper.ScannedPaper, box: scanned_paper.Bounds) -> NDArray[np.uint8]:
         boxes.append(box)
         return part(self, box)
 
-    monkeypatch.setattr(scanner_edges.ScannedPaper, "part", seen)
+    monkeypatch.setattr(scanned_paper.ScannedPaper, "part", seen)
     box = margins(page)
     assert box != (0, 0, *page.size)
     assert sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in boxes) >= 2400 * 3000

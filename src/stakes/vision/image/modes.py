@@ -11,12 +11,28 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPL
 class Pixels(NamedTuple):
     """RGB pixels, three bytes each, row by row; libvips and PNG have them like this, Pillow in four bytes."""
 
-    data: bytes
+    data: bytes | memoryview
     size: tuple[int, int]
+    original: Image.Image | None = None  # the same as an image, where it was one
 
     def image(self) -> Image.Image:
         """The same as an image."""
-        return Image.frombuffer("RGB", self.size, self.data, "raw", "RGB", 0, 1)
+        return self.original or Image.frombuffer(
+            "RGB", self.size, np.frombuffer(self.data, np.uint8), "raw", "RGB", 0, 1
+        )
+
+
+def gray_values(image: Image.Image) -> NDArray[np.uint8]:
+    """[rows, columns]: the values of an image of mode "L".
+
+    Pillow copies them into memory of NumPy's: 0.07 ms for 0.8 megapixels. ``np.asarray`` copies them twice, into memory
+    that is new to the process: 0.7 ms.
+    """
+    values = np.empty((image.height, image.width), dtype=np.uint8)
+    shared = Image.frombuffer("L", image.size, values, "raw", "L", 0, 1)
+    shared.readonly = 0  # else it would copy itself before it is written
+    shared.paste(image)
+    return values
 
 
 def gray_or_rgb(image: Image.Image) -> Image.Image:

@@ -33,7 +33,7 @@ from stakes.vision.image import MAX_PIXELS
 from stakes.vision.image.decode import Box, Picture, Source, read_source
 from stakes.vision.image.grid_sizes import best_grid
 from stakes.vision.image.modes import Pixels
-from stakes.vision.image.resample import resampled, streamed
+from stakes.vision.image.resample import packed, resampled, streamed, unpacked
 from stakes.vision.image.tile_sizes import nearest_size
 from stakes.vision.image.trim import Bounds, margins
 
@@ -89,7 +89,7 @@ def fit(
     whole = size = fitted_size(*picture.size, budget, family, stretch=stretch, upscale=upscale)
     box = (0, 0, *picture.size)
     if trim:
-        pixels, inner = picture.pixels(at_least=_enough(picture, size.width, size.height))
+        pixels, inner = _decoded(picture, _enough(picture, size.width, size.height))
         stored = _outward(margins(pixels), inner, picture.size[::-1] if picture.sideways else picture.size)
         box = picture.upright_box(stored)
         shown = box[2] - box[0], box[3] - box[1]
@@ -107,7 +107,7 @@ def fit(
         if decoded != picture.size and (decoded[0] < needed[0] or decoded[1] < needed[1]):
             picture = Picture(source, max_pixels=decode_limit)
             pixels, inner = picture.pixels(at_least=(needed[0], needed[1]))
-        made: Image.Image | Pixels = _resized(picture, pixels, _within(stored, inner, picture), size.width, size.height)
+        made = _resized(picture, pixels, _within(stored, inner, picture), size.width, size.height)
     else:
         made = _resample(picture, size.width, size.height)
     scale = made.size[0] / (box[2] - box[0]), made.size[1] / (box[3] - box[1])
@@ -124,7 +124,7 @@ def _resample(picture: Picture, width: int, height: int) -> Image.Image | Pixels
     enough = _enough(picture, width, height)
     plain, target = picture.plain_file(enough), (height, width) if picture.sideways else (width, height)
     if plain is not None and (made := streamed(plain, target)) is not None:
-        return made if picture.transpose is None else picture.upright(made.image())
+        return _upright(picture, made)
     pixels, box = picture.pixels(at_least=enough)
     return _resized(picture, pixels, box, width, height)
 
@@ -134,11 +134,27 @@ def _enough(picture: Picture, width: float, height: float) -> tuple[int, int]:
     return math.ceil(gap * width), math.ceil(gap * height)
 
 
-def _resized(picture: Picture, pixels: Image.Image, box: Box, width: int, height: int) -> Image.Image:
+def _decoded(picture: Picture, at_least: tuple[int, int]) -> tuple[Image.Image | Pixels, Box]:
+    """The pixels as stored, as ``margins`` and libvips both read them, and the box of them that is the image."""
+    plain = picture.plain_file(at_least)
+    if plain is not None and (made := unpacked(plain)) is not None:
+        return made, (0, 0, *made.size)
+    pixels, box = picture.pixels(at_least=at_least)
+    return packed(pixels), box
+
+
+def _resized(picture: Picture, pixels: Image.Image | Pixels, box: Box, width: int, height: int) -> Image.Image | Pixels:
     target = (height, width) if picture.sideways else (width, height)
     if (box[2] - box[0], box[3] - box[1]) == target:
-        return picture.upright(pixels if box == (0, 0, *pixels.size) else pixels.crop(box))
-    return picture.upright(resampled(pixels, target, box))
+        image = pixels.image() if isinstance(pixels, Pixels) else pixels
+        return picture.upright(image if box == (0, 0, *image.size) else image.crop(box))
+    return _upright(picture, resampled(pixels, target, box))
+
+
+def _upright(picture: Picture, made: Image.Image | Pixels) -> Image.Image | Pixels:
+    if isinstance(made, Image.Image):
+        return picture.upright(made)
+    return made if picture.transpose is None else picture.upright(made.image())
 
 
 def _outward(box: Bounds, inner: Box, stored: tuple[int, int]) -> Bounds:

@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from stakes.vision.image.modes import gray_or_rgb
-from stakes.vision.image.scanner_edges import DEEPEST, Bounds, Cells, ScannedPaper, erase_scanner_edges, from_edges
+from stakes.vision.image.modes import Pixels, gray_or_rgb
+from stakes.vision.image.scanned_paper import Bounds, Cells, ScannedPaper
+from stakes.vision.image.scanner_edges import DEEPEST, erase_scanner_edges, from_edges, groups, to_cells, to_rows, union
 
 __all__ = ["Bounds", "margins"]
 
@@ -45,13 +46,14 @@ LEAST_BACKGROUND, FULL_BLEED = 0.2, 1.0
 LONGEST, SMALLEST_SIDE, LEAST_TRIMMED = 10, 0.25, 0.02
 
 
-def margins(image: Image.Image) -> Bounds:
+def margins(image: Image.Image | Pixels) -> Bounds:
     """The box (x0, y0, x1, y1) of the image without its uniform margins and scanner borders, in whole pixels."""
     width, height = image.size
     whole = (0, 0, width, height)
     if max(width, height) > LONGEST * min(width, height):
         return whole
-    paper, side = ScannedPaper(gray_or_rgb(image), TOLERANCE), 1 if max(width, height) <= SMALL else 2
+    pixels = image if isinstance(image, Pixels) else gray_or_rgb(image)
+    paper, side = ScannedPaper(pixels, TOLERANCE), 1 if max(width, height) <= SMALL else 2
     while side * CELLS < max(width, height):
         side *= 2
     differs = paper.differs(paper.grid)
@@ -79,25 +81,25 @@ def margins(image: Image.Image) -> Bounds:
     top, bottom, left, right = firsts
     box = left * side, top * side, (ink.shape[1] - right) * side, (ink.shape[0] - bottom) * side
     kept = max(2 * side, round(BORDER * max(width, height)))
-    return _grown(box, kept, image) if box[0] < box[2] and box[1] < box[3] else whole
+    return _grown(box, kept, image.size) if box[0] < box[2] and box[1] < box[3] else whole
 
 
-def _grown(box: Bounds, kept: int, image: Image.Image) -> Bounds:
+def _grown(box: Bounds, kept: int, size: tuple[int, int]) -> Bounds:
     """The box with its border, at least a quarter of each side; the whole image where less than 2 % would go."""
     spans = []
-    for start, end, length in ((box[0], box[2], image.width), (box[1], box[3], image.height)):
+    for start, end, length in ((box[0], box[2], size[0]), (box[1], box[3], size[1])):
         missing = max(0, round(SMALLEST_SIDE * length) - (end - start + 2 * kept))
         spans.append((max(0, start - kept - missing), min(length, end + kept + missing)))
     (x0, x1), (y0, y1) = spans
-    trimmed = 1 - (x1 - x0) * (y1 - y0) / image.width / image.height
-    return (x0, y0, x1, y1) if trimmed >= LEAST_TRIMMED else (0, 0, *image.size)
+    trimmed = 1 - (x1 - x0) * (y1 - y0) / size[0] / size[1]
+    return (x0, y0, x1, y1) if trimmed >= LEAST_TRIMMED else (0, 0, *size)
 
 
 def _core(differs: Cells, size: tuple[int, int]) -> Bounds:
     """The box of the lines full of ink, in pixels, farther in than a scanner's strips; empty where there are none."""
     down, across = (int(DEEPEST * samples) + 2 for samples in differs.shape)
     inner = differs[down : len(differs) - down, across : differs.shape[1] - across]
-    rows, columns = (np.flatnonzero(np.add.reduce(inner, axis=axis, dtype=np.intp) >= FULL) for axis in (1, 0))
+    rows, columns = (np.flatnonzero(inner.view(np.uint8).sum(axis=axis, dtype=np.uint8) >= FULL) for axis in (1, 0))
     if not len(rows) or not len(columns):
         return 0, 0, 0, 0
     x0, x1 = (int((n + across + 0.5) * size[0] / differs.shape[1]) for n in (columns[0], columns[-1]))
@@ -130,12 +132,9 @@ def _erase_edge_dirt(ink: Cells, most: int) -> None:
     """Erase groups of ink that touch an edge and end near it, so that nothing deeper continues them."""
     for inward in from_edges(ink):
         if len(inward) > most and inward[0].any():
-            active = inward[:most].any(axis=0)
-            group = np.cumsum(np.diff(active, prepend=False))
-            shallow: Cells = np.zeros(group[-1] + 1, dtype=np.bool_)
-            shallow[group[inward[0]]] = True
-            shallow[group[active & inward[most]]] = False
-            inward[:most] &= ~(active & shallow[group])
+            rows = to_rows(inward[: most + 1])
+            kept = [group for group in groups(union(rows[:most])) if group & rows[most] or not group & rows[0]]
+            inward[:most] = to_cells([row & union(kept) for row in rows[:most]], inward.shape[1])
 
 
 def _after_specks(inward: Cells, lines: NDArray[np.intp], most: int) -> int:

@@ -1,0 +1,160 @@
+"""The paper of a scanned page and the values of its pixels, for ``trim`` and ``scanner_edges``.
+
+paper = ScannedPaper(image, tolerance=32)                        # "L" or "RGB", or RGB pixels as bytes
+ink = paper.differs(paper.part((0, 0, 200, 100)), side=4) # [25, 50]: squares of 4 pixels that hold ink
+"""
+
+from bisect import bisect_left
+from itertools import accumulate
+from operator import sub
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from stakes.vision.image.modes import Pixels, gray_values
+
+Bounds = tuple[int, int, int, int]  # x0, y0, x1, y1
+Cells = NDArray[np.bool_]  # [rows, columns]; seen from an edge: [inward, along]
+Values = NDArray[np.uint8]  # [rows, columns] of gray, [rows, 3 * columns] of RGB
+
+SAMPLES = 128  # along the longer side
+NOISE, CLEAN_OF = 4, 1000  # of 255: what noise adds to paper; of so many samples of clean paper one may have it
+
+
+class ScannedPaper:
+    """The most frequent value of each channel, from single pixels on a grid, and the values of parts of the page."""
+
+    def __init__(self, image: Image.Image | Pixels, tolerance: int) -> None:
+        self.size = image.size
+        step = max(1, max(image.size) // SAMPLES)
+        columns, rows = (-(-length // step) for length in image.size)
+        if isinstance(image, Pixels):
+            values = np.frombuffer(image.data, dtype=np.uint8).reshape(image.size[1], image.size[0], 3)
+            down, across = _nearest(image.size[1], rows), _nearest(image.size[0], columns)
+            grid = Image.fromarray(values.take(down, axis=0).take(across, axis=1))
+            self._pixels: Image.Image | Values = values.reshape(image.size[1], -1)
+        else:
+            grid = image.resize((columns, rows), Image.Resampling.NEAREST)
+            self._pixels = _values(image) if image.mode == "L" else image
+        self.grid, self.depth, counts = _values(grid), len(grid.getbands()), grid.histogram()
+        self._counts = [counts[first : first + 256] for first in range(0, 256 * self.depth, 256)]
+        self.background = [_most_frequent(counts) for counts in self._counts]
+        self.light = min(self.background) > 128
+        self.clean = False
+        self.tolerate(tolerance)
+        self._half = self._row([max(0, value // 2 - 1) for value in self.background], self.size[0])
+
+    def tolerate(self, tolerance: int) -> None:
+        """Background is what differs by no more than this in any channel."""
+        self.tolerance = tolerance
+        self._lowest, self._spread = self._range(tolerance, self.size[0])
+        high = [min(255, value + tolerance) for value in self.background]
+        self._above = self._row([min(255, value + 1) for value in high], self.size[0])
+        self.brighter = max(high) < 255  # whether a pixel can be brighter than the paper
+
+    def is_clean(self, core: Bounds) -> bool:
+        """Whether the paper around the core has one value, as no scan has; what has two values in all may be one."""
+        rows, columns = self.grid.shape[0], self.grid.shape[1] // self.depth
+        lowest, spread = self._range(NOISE, columns)
+        unlike = self._squares(self.grid != self._row(self.background, columns), 1)
+        far = self._squares(self.grid - lowest > spread, 1)
+        if any(core):
+            x0, x1 = (int(x * columns / self.size[0]) for x in (core[0], core[2]))
+            y0, y1 = (int(y * rows / self.size[1]) for y in (core[1], core[3]))
+            unlike[y0 : y1 + 1, x0 : x1 + 1] = far[y0 : y1 + 1, x0 : x1 + 1] = True
+        noisy, same = np.count_nonzero(unlike) - np.count_nonzero(far), unlike.size - np.count_nonzero(unlike)
+        self.clean = bool(noisy * CLEAN_OF <= same) and not self._has_two_values()
+        return self.clean
+
+    def _has_two_values(self) -> bool:
+        """Whether no sample lies between two values, as in a scan of one bit."""
+        return self._counts[min(1, self.depth - 1)].count(0) >= 254
+
+    def part(self, box: Bounds) -> Values:
+        """The values in a box of pixels."""
+        if isinstance(self._pixels, Image.Image):
+            return _values(self._pixels.crop(box))
+        return self._pixels[box[1] : box[3], box[0] * self.depth : box[2] * self.depth]
+
+    def differs(self, values: Values, side: int = 1) -> Cells:
+        """[rows, columns]: squares with a pixel that is not background; below the lowest, the difference wraps."""
+        wide = values.shape[1]
+        return self._squares(values - self._lowest[:wide] > self._spread[:wide], side)
+
+    def is_light(self, values: Values, side: int = 1) -> Cells:
+        """[rows, columns]: squares with a pixel at least half as bright as the background in some channel."""
+        return self._squares(values > self._half[: values.shape[1]], side)
+
+    def is_not_brighter(self, values: Values, side: int = 1) -> Cells:
+        """[rows, columns]: squares with a pixel that is not brighter than background in some channel."""
+        return self._squares(values < self._above[: values.shape[1]], side)
+
+    def changes(self, values: Values, side: int) -> Cells:
+        """[rows, columns]: squares with a pixel that differs from the one above or beside it."""
+        signed, flags = values.astype(np.int16), np.zeros(values.shape, dtype=np.bool_)
+        flags[:, self.depth :] = np.abs(signed[:, self.depth :] - signed[:, : -self.depth]) > self.tolerance
+        flags[1:] |= np.abs(signed[1:] - signed[:-1]) > self.tolerance
+        return self._squares(flags, side)
+
+    def contrast(self, values: Values) -> NDArray[np.int16]:
+        """[rows, columns]: how far pixels are from the background, in green or gray."""
+        channel = min(1, self.depth - 1)
+        return np.abs(values[:, channel :: self.depth].astype(np.int16) - self.background[channel])
+
+    def _range(self, tolerance: int, columns: int) -> tuple[Values, Values]:
+        """The lowest value that counts as background, and how far the highest is from it."""
+        low = [max(0, value - tolerance) for value in self.background]
+        spread = [min(255, value + tolerance) - least for value, least in zip(self.background, low, strict=True)]
+        return self._row(low, columns), self._row(spread, columns)
+
+    def _row(self, channels: list[int], columns: int) -> Values:
+        """The values of the channels for each pixel of a row; a single one where they are the same, which is faster."""
+        values = np.array(channels, dtype=np.uint8)
+        return values[:1] if len(set(channels)) == 1 else np.tile(values, columns)
+
+    def _squares(self, flags: Cells, side: int) -> Cells:
+        """[rows, columns]: whether any flag of a square is set; the last may be smaller."""
+        word = side * self.depth  # bytes of one row of a square
+        if word == 1:
+            return flags
+        height, width = flags.shape
+        rows, columns = -(-height // side), -(-width // word)
+        if (rows * side, columns * word) != flags.shape:
+            padded = np.zeros((rows * side, columns * word), dtype=np.bool_)
+            padded[:height, :width] = flags
+            flags = padded
+        line = flags
+        if side > 1:
+            lines = flags.reshape(rows, side, columns * word)
+            line = lines[:, 0] | lines[:, 1]
+            for offset in range(2, side):
+                line |= lines[:, offset]
+        words = line.view(f"u{min(side, 8)}")  # as many flags at once
+        each = words.shape[1] // columns
+        joined = words[:, ::each]
+        for offset in range(1, each):
+            joined = joined | words[:, offset::each]
+        found: Cells = joined != 0
+        return found
+
+
+def _nearest(length: int, count: int) -> NDArray[np.intp]:
+    """So many positions, at equal steps, that stand for a length; as Pillow's ``NEAREST`` adds them up."""
+    steps = np.full(count, length / count)
+    steps[0] /= 2
+    return steps.cumsum().astype(np.intp)
+
+
+def _values(image: Image.Image) -> Values:
+    return gray_values(image) if image.mode == "L" else np.asarray(image).reshape(image.height, -1)
+
+
+def _most_frequent(counts: list[int]) -> int:
+    """The median of the most frequent values, those within 8 of each other."""
+    sums = list(accumulate(counts, initial=0))
+    padded = [0] * 8 + sums + [sums[-1]] * 8
+    near = list(map(sub, padded[17:], padded))
+    middle = near.index(max(near))
+    first = max(0, middle - 8)
+    return bisect_left(sums, sums[first] + near[middle] / 2, first + 1) - 1

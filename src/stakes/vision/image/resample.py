@@ -96,7 +96,7 @@ def resampled(pixels: Image.Image | Pixels, size: tuple[int, int], box: Box) -> 
     whole = int(box[0]), int(box[1]), int(box[2]), int(box[3])
     width, height = whole[2] - whole[0], whole[3] - whole[1]
     rgb = isinstance(pixels, Pixels) or pixels.mode == "RGB"
-    possible = pyvips is not None and rgb and whole == box and width * height <= MOST_PIXELS
+    possible = pyvips is not None and rgb and whole == box and pixels.size[0] * pixels.size[1] <= MOST_PIXELS
     shrinks = size[0] <= width <= MOST_SHRUNK * size[0] and size[1] <= height <= MOST_SHRUNK * size[1]
     if not (possible and shrinks):
         image = pixels.image() if isinstance(pixels, Pixels) else pixels

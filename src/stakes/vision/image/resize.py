@@ -105,6 +105,7 @@ def fit(
         needed = tuple(math.ceil(n * side / part) for n, side, part in zip(enough, picture.size, shown, strict=True))
         decoded = (inner[3], inner[2]) if picture.sideways else (inner[2], inner[3])
         if decoded != picture.size and (decoded[0] < needed[0] or decoded[1] < needed[1]):
+            del pixels  # one decoding at a time
             picture = Picture(source, max_pixels=decode_limit)
             pixels, inner = picture.pixels(at_least=(needed[0], needed[1]))
         made = _resized(picture, pixels, _within(stored, inner, picture), size.width, size.height)

@@ -1,6 +1,6 @@
 """What does an answer take in the steady state, with the host's work, and what do blank tokens cost the encoder?
 
-    python benchmarks/latency_steady.py --data DIR --out steady.json    # one GPU, about three minutes
+    python benchmarks/latency_steady.py --data DIR --out steady.json    # one GPU, about five minutes
     python benchmarks/latency_steady.py --tiny --device cpu             # tries the whole script on a CPU
     python benchmarks/latency_steady_tables.py steady.json docs/results/latency-steady-h200.json
 
@@ -37,7 +37,7 @@ from benchmarks.latency_model import drawn
 from stakes.models import Request
 from stakes.models.local.image_cache import EncodedCache
 
-WARM_UPS = 2  # batches: the first compiles kernels, and the second captures what recurs
+WARM_UPS = 8  # batches: the first compiles kernels, and cuDNN plans attention for a shape at its eighth
 FEW = 4  # batches of the run without opening ahead
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", help="where results are written after every part; what is there is not measured again")
-    parser.add_argument("--minutes", type=float, default=5.0, help="no part begins after this; default 5")
+    parser.add_argument("--minutes", type=float, default=8.0, help="no part begins after this; default 8")
     parser.add_argument("--batch", type=int, default=32, help="the larger of the two batches")
     parser.add_argument("--batches", type=int, default=10, help="that are counted; default 10")
     parser.add_argument(

@@ -48,7 +48,7 @@ def test_a_policy_saved_again_keeps_its_keys_and_what_schema_2_added_is_null(nam
     Policy.load(FILES / name).save(tmp_path / name)
     before, after = (json.loads((folder / name).read_text(encoding="utf-8")) for folder in (FILES, tmp_path))
     assert (before.pop("schema"), after.pop("schema")) == (1, 2)
-    added = [after.pop(field) for field in ("model", "metric", "trim", "confidence", "max_harm")]
+    added = [after.pop(field) for field in ("model", "metric", "trim", "trim_above", "confidence", "max_harm")]
     added += [
         plan.pop(field) for plan in after["tiers"].values() for field in ("escalate", "review_below", "predictor")
     ]

@@ -198,7 +198,7 @@ def table(log: Path) -> dict[str, Any]:
     by_set: dict[str, dict[str, Any]] = {}
     for row in map(json.loads, log.read_text().splitlines()):
         by_set.setdefault(row["set"], {})[row["page"]] = row
-    pages = {name: list(rows.values()) for name, rows in by_set.items()}
+    pages = {name: list(by_set[name].values()) for name in REAL if name in by_set}
     return {
         "columns": COLUMNS,
         "rows": [row for name, rows in pages.items() for row in set_rows(name, rows)],

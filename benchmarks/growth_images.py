@@ -88,7 +88,7 @@ def _pdf(pages: int) -> Work:
     out = io.BytesIO()
     drawn = [synthetic.draw("forms", seed % 4, "test").image.convert("RGB") for seed in range(pages)]
     drawn[0].save(out, "PDF", save_all=True, append_images=drawn[1:])
-    data, renderer = out.getvalue(), PdfRenderer(Limits())
+    data, renderer = out.getvalue(), PdfRenderer(Limits(images=pages))
 
     def work() -> None:
         for one in renderer.pages(data, "a.pdf", pages):

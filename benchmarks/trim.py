@@ -1,6 +1,6 @@
 """What does trimming margins cost, how much of real pages goes, and does a drawn page lose ink?
 
-    python -m benchmarks.trim speed --data DIR                          # share of a fit
+    python -m benchmarks.trim speed --data DIR -o docs/results/trim-speed.json       # beside a fit without trim
     python -m benchmarks.trim adversarial                               # drawn pages of all kinds: is ink lost?
     python -m benchmarks.trim area --data DIR                           # share of the area trimmed
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import random
 import statistics
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from benchmarks.photographs import drawn, photograph
 from benchmarks.trim_pages import KINDS, make, name_of
@@ -25,29 +27,45 @@ from stakes.vision.image.decode import open_image
 from stakes.vision.image.resize import fit
 from stakes.vision.image.trim import margins
 
+COLUMNS = ["pages", "files", "tokens", "fit, ms", "fit with trim, ms", "more"]
 
-def speed(data: Path | None, repeats: int = 15) -> None:
-    """CPU milliseconds of a fit with and without trim, medians of alternating runs."""
-    page = io.BytesIO()
-    drawn(random.Random(0)).resize((3000, 4000), Image.Resampling.BICUBIC).save(page, "JPEG", quality=90)
-    gray = io.BytesIO()
-    Image.open(page).convert("L").save(gray, "JPEG", quality=90)
-    files = [("scan", page.getvalue()), ("gray scan", gray.getvalue()), ("photograph", photograph(0))]
-    if data is not None:
-        files += [(file.stem, file.read_bytes()) for file in sorted((data / "docvqa" / "images").iterdir())[::8]]
-    for name, content in files:
-        for budget in (304, 972):
-            times: dict[bool, list[float]] = {False: [], True: []}
-            for _ in range(repeats):
-                for trim in times:
-                    began = time.process_time()
-                    fitted = fit(content, budget, trim=trim)
-                    times[trim].append(1000 * (time.process_time() - began))
-            plain, trimmed = statistics.median(times[False]), statistics.median(times[True])
-            share = trimmed / plain - 1
-            print(
-                f"{name:10} {budget:4} tokens: {plain:6.1f} ms, trimmed {trimmed:6.1f} ms, {share:+.1%}, {fitted.box}"
+
+def speed(data: Path | None, rounds: int = 7) -> list[list[Any]]:
+    """CPU milliseconds of a fit with and without trim, by kind of page; a row for each budget.
+
+    All files take turns, whole and trimmed, so that no fit finds the memory of the one before it. Medians of rounds,
+    means over files.
+    """
+    kinds = _files(data)
+    rows = []
+    for budget in (304, 972):
+        times: dict[tuple[str, int, bool], list[float]] = {}
+        for _ in range(rounds + 1):  # the first warms up
+            for kind, files in kinds.items():
+                for number, content in enumerate(files):
+                    for trim in (False, True):
+                        began = time.process_time()
+                        fit(content, budget, trim=trim)
+                        times.setdefault((kind, number, trim), []).append(1000 * (time.process_time() - began))
+        for kind, files in kinds.items():
+            plain, trimmed = (
+                statistics.mean(statistics.median(times[kind, number, trim][1:]) for number in range(len(files)))
+                for trim in (False, True)
             )
+            rows.append([kind, len(files), budget, round(plain, 2), round(trimmed, 2), f"{trimmed / plain - 1:+.0%}"])
+    return rows
+
+
+def _files(data: Path | None) -> dict[str, list[bytes]]:
+    """Files by kind: drawn ones of 12 megapixels, and some of each real set."""
+    rgb, gray = io.BytesIO(), io.BytesIO()
+    drawn(random.Random(0)).resize((3000, 4000), Image.Resampling.BICUBIC).save(rgb, "JPEG", quality=90)
+    Image.open(rgb).convert("L").save(gray, "JPEG", quality=90)
+    found = {"scan, 12 MP": [rgb.getvalue()], "gray scan, 12 MP": [gray.getvalue()], "photograph": [photograph(0)]}
+    for name, step in (("docvqa", 8), ("sroie", 4), ("chartqa", 20)) if data is not None else ():
+        assert data is not None
+        found[name] = [file.read_bytes() for file in sorted((data / name / "images").iterdir())[::step]]
+    return found
 
 
 def area(data: Path) -> None:
@@ -91,11 +109,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["speed", "area", "adversarial"])
     parser.add_argument("--data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, help="where the table of speed goes, as JSON")
     options = parser.parse_args()
     if options.what == "adversarial":
         adversarial()
     elif options.what == "speed":
-        speed(options.data)
+        table = {"columns": COLUMNS, "rows": speed(options.data), "findings": []}
+        print(json.dumps(table, indent=1))
+        if options.output is not None:
+            options.output.write_text(json.dumps({"tables": {"trim-speed": table}}, indent=1) + "\n", "utf-8")
     elif options.data is None:
         parser.error("give the folder of real pages: --data DIR")
     else:

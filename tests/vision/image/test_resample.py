@@ -21,7 +21,7 @@ side = st.integers(1, 90)
 
 def resampled(image: Image.Image, size: tuple[int, int], box: resample.Box) -> Image.Image:
     made = resample.resampled(image, size, box)
-    packed = resample.resampled(resample.packed(image), size, box)  # as libvips reads it
+    packed = resample.resampled(resample.as_packed(image), size, box)  # as libvips reads it
     made, packed = (one.image() if isinstance(one, Pixels) else one for one in (made, packed))
     assert made.tobytes() == packed.tobytes()
     return made

@@ -3,9 +3,8 @@
 libvips computes with the processor's vector instructions and Pillow does not: where an RGB image shrinks along both
 sides, libvips takes a third to a half of Pillow's time. A plain PNG or JPEG it also decodes, line by line in the same
 pass (``streamed``), so that no full-size pixels are held or copied, or all at once (``unpacked``) where its margins are
-looked at first. Gray images and enlargements are left to Pillow,
-which is faster there, and so are boxes that begin or end within a pixel, which libvips cannot express, and large images
-that are decoded already, of which libvips needs a copy.
+looked at first. Gray images and enlargements are left to Pillow, which is faster there, and so are boxes that begin or
+end within a pixel, which libvips cannot express, and large images that Pillow decoded, of which libvips needs a copy.
 """
 
 import logging
@@ -20,7 +19,7 @@ from stakes.vision.image.png import unpacked_png
 Box = tuple[float, float, float, float]
 
 GAP = 3.0  # times the target that Pillow's averaging over whole pixels leaves for the bicubic step
-MOST_PIXELS = 16 << 20  # that libvips gets: with its copy an image takes 10 bytes a pixel, and 5 without
+MOST_PIXELS = 16 << 20  # of Pillow's that libvips gets: with its copy an image takes 10 bytes a pixel, and 5 without
 LINES = 64  # that are decoded at a time
 MOST_SHRUNK = 256  # times that libvips shrinks a side; it refuses more than some 500
 
@@ -56,7 +55,7 @@ def streamed(source: PlainFile, size: tuple[int, int]) -> Pixels | None:
 def unpacked(source: PlainFile) -> Pixels | None:
     """All pixels of the file; None where Pillow has to decode it."""
     width, height = source.size
-    if pyvips is None or width * height > MOST_PIXELS:
+    if pyvips is None:
         return None
     # NumPy asks for large pages of memory, libvips does not: 12 megapixels take 25 ms in place of 36.
     values = np.empty((height, 3 * width), dtype=np.uint8)
@@ -74,7 +73,7 @@ def unpacked(source: PlainFile) -> Pixels | None:
     return Pixels(values.data.cast("B"), source.size)
 
 
-def packed(image: Image.Image) -> Image.Image | Pixels:
+def as_packed(image: Image.Image) -> Image.Image | Pixels:
     """RGB pixels as libvips reads them, unless the image is left to Pillow."""
     if pyvips is None or image.mode != "RGB" or image.width * image.height > MOST_PIXELS:
         return image
@@ -95,8 +94,8 @@ def resampled(pixels: Image.Image | Pixels, size: tuple[int, int], box: Box) -> 
     """The box of gray or RGB pixels at this size (width, height)."""
     whole = int(box[0]), int(box[1]), int(box[2]), int(box[3])
     width, height = whole[2] - whole[0], whole[3] - whole[1]
-    rgb = isinstance(pixels, Pixels) or pixels.mode == "RGB"
-    possible = pyvips is not None and rgb and whole == box and pixels.size[0] * pixels.size[1] <= MOST_PIXELS
+    packed = isinstance(pixels, Pixels) or (pixels.mode == "RGB" and pixels.width * pixels.height <= MOST_PIXELS)
+    possible = pyvips is not None and packed and whole == box
     shrinks = size[0] <= width <= MOST_SHRUNK * size[0] and size[1] <= height <= MOST_SHRUNK * size[1]
     if not (possible and shrinks):
         image = pixels.image() if isinstance(pixels, Pixels) else pixels

@@ -33,7 +33,7 @@ from stakes.vision.image import MAX_PIXELS
 from stakes.vision.image.decode import Box, Picture, Source, read_source
 from stakes.vision.image.grid_sizes import best_grid
 from stakes.vision.image.modes import Pixels
-from stakes.vision.image.resample import packed, resampled, streamed, unpacked
+from stakes.vision.image.resample import as_packed, resampled, streamed, unpacked
 from stakes.vision.image.tile_sizes import nearest_size
 from stakes.vision.image.trim import Bounds, margins
 
@@ -141,7 +141,7 @@ def _decoded(picture: Picture, at_least: tuple[int, int]) -> tuple[Image.Image |
     if plain is not None and (made := unpacked(plain)) is not None:
         return made, (0, 0, *made.size)
     pixels, box = picture.pixels(at_least=at_least)
-    return packed(pixels), box
+    return as_packed(pixels), box
 
 
 def _resized(picture: Picture, pixels: Image.Image | Pixels, box: Box, width: int, height: int) -> Image.Image | Pixels:

@@ -3,9 +3,10 @@
     python benchmarks/attacks.py                               # make test-attacks; exits with 1 where a limit is broken
     python benchmarks/attacks.py --only "pixels within the limits"
 
-``stakes serve --fail open --pdf render`` runs in a process of its own before a stub that answers at once. Each attack
-lasts ``--seconds``. Beside it an honest client sends a page twice a second, and another asks for ``/healthz`` fifty
-times a second; the longest answer of the latter is the stall, and includes what the machine makes it wait. Limits:
+``stakes serve --fail open --pdf render --trim`` runs in a process of its own before a stub that answers at once. Each
+attack lasts ``--seconds``. Beside it an honest client sends a page twice a second, and another asks for ``/healthz``
+fifty times a second; the longest answer of the latter is the stall, and includes what the machine makes it wait.
+Limits:
 
     an honest page is answered within 5 s, always; no stall over 250 ms; resident memory under 1 GB
 """
@@ -162,7 +163,7 @@ class Gateway:
         (folder / "policy.json").write_text(policy(192, 64))
         self._stub = subprocess.Popen([sys.executable, str(STUB), "--port", str(stub)])
         serve = ["serve", "--policy", str(folder / "policy.json"), "--upstream", f"http://127.0.0.1:{stub}/v1"]
-        more = ["--port", str(self.port), "--no-probe", "--fail", "open", "--pdf", "render"]
+        more = ["--port", str(self.port), "--no-probe", "--fail", "open", "--pdf", "render", "--trim"]
         with (folder / "gateway.log").open("wb") as log:
             command = [sys.executable, "-m", "stakes", *serve, *more]
             self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)

@@ -134,9 +134,9 @@ def findings(results: Results, other: Results) -> list[str]:
         ahead = one["ahead"]
         of_host.setdefault(mechanism, []).append(ahead["host"] / sum(ahead[stage] for stage in STAGES))
         others.append(ratio_to_other(batch, mechanism, budget, one, other))
-    shares = ", ".join(f"{percent(min(s))} to {percent(max(s))} by {name}" for name, s in of_host.items())
+    shares = " and ".join(f"{percent(min(s))} to {percent(max(s))} of a batch by {name}" for name, s in of_host.items())
     return [
-        f"the host is waited for during {shares}; medians of batches",
+        f"the GPU waits for the host during {shares}; by medians of the stages",
         f"beside floors at {rate_of(other)} TFLOP/s, which the other run measured: {min(others):.2f} to "
         f"{max(others):.2f}; here a large product ran at {rate_of(results)}",
     ]

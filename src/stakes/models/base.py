@@ -100,8 +100,9 @@ class Answer:
     ``realised_tokens`` is what the budget counts: the visual tokens after the last drop; with a selector's
     ``count=layers`` the budget counts ``layer_tokens`` instead. ``truncated``: the text was cut at the answer length.
     ``timings``: milliseconds by stage (encoder, selector, prefill, decode, host); prefill and decode are this request's
-    equal share of its batch, and an image that was encoded before costs 0. ``confidence``: the ``CONFIDENCE`` of the
-    text, higher is surer; None where the model gives none. Its last digits depend on the batch, so it is not compared.
+    equal share of its batch, host of the rest of the call, and an image that was encoded before costs 0.
+    ``confidence``: the ``CONFIDENCE`` of the text, higher is surer; None where the model gives none. Its last digits
+    depend on the batch, so it is not compared.
     ``logprobs``: of its tokens and of the end token, from local models.
     ``image_tokens``: the realised tokens of each image, where a model on this machine answered.
     """

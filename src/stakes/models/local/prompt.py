@@ -49,7 +49,7 @@ class Job:
 
     @property
     def spent(self) -> dict[str, float]:
-        """Milliseconds by stage that its images took beside others'."""
+        """Milliseconds by stage of what was done for its images alone."""
         return {stage: sum(clock.spent[stage] for clock in self.clocks) for stage in STAGES}
 
     @property

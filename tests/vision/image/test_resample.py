@@ -91,6 +91,19 @@ def test_a_large_image_is_pillows_because_libvips_needs_a_copy(monkeypatch: pyte
     assert resampled(page, (300, 400), box).tobytes() == by_pillow(page, (300, 400), box).tobytes()
 
 
+def test_a_part_of_a_large_image_is_pillows_and_that_of_packed_pixels_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libvips would need a copy of the part beside the whole image; packed pixels it reads where they are."""
+    page = synthetic.draw("forms", 4, "test").image.convert("RGB")
+    packed, box = resample.as_packed(page), (0, 0, page.width // 2, page.height // 2)
+    monkeypatch.setattr(resample, "MOST_PIXELS", page.width * page.height - 1)
+    pillow = by_pillow(page, (150, 200), box).tobytes()
+    assert resampled(page, (150, 200), box).tobytes() == pillow
+    assert isinstance(packed, Pixels)
+    made = resample.resampled(packed, (150, 200), box)
+    assert isinstance(made, Pixels)
+    assert made.image().tobytes() != pillow
+
+
 def test_without_libvips_pillow_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     page = synthetic.draw("forms", 4, "test").image.convert("RGB")
     box = (0, 0, *page.size)

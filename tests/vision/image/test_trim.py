@@ -169,6 +169,24 @@ def test_an_image_that_keeps_its_margins_is_not_held_decoded_twice(monkeypatch: 
     assert len(opened) == 2
 
 
+def test_a_jpeg_that_is_decoded_again_is_not_held_decoded_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the page is enlarged, so its pixels at a reduced size are not enough."""
+    page, out, decoded = Image.new("L", (3000, 4000), 250), io.BytesIO(), list[weakref.ref[Image.Image]]()
+    page.paste(0, (1000, 1300, 2000, 2700))
+    page.save(out, "JPEG")
+    decode = Picture.pixels
+
+    def alone(self: Picture, **options: Any) -> Any:
+        assert not any(one() is not None for one in decoded)
+        made = decode(self, **options)
+        decoded.append(weakref.ref(made[0]))
+        return made
+
+    monkeypatch.setattr(Picture, "pixels", alone)
+    assert fit(out.getvalue(), 304, trim=True).box != (0, 0, 3000, 4000)
+    assert len(decoded) == 2
+
+
 def test_a_large_sparse_page_is_looked_at_in_bands(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it at once would take 13 bytes a pixel beside the image."""
     page = Image.new("RGB", (2400, 3000), "white")

@@ -8,7 +8,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.latency_floors import Floors, Rates, clocked, floors, rates, wait
+from benchmarks.latency_floors import Floors, Rates, clocked, floors, rates, sustained_rate, wait
 from benchmarks.latency_model import NEW_TOKENS, build, drawn, scans
 
 from stakes.models import Request
@@ -43,9 +43,12 @@ class Bench:
             self.results = json.loads(Path(options.out).read_text("utf-8"))
         else:
             measured = rates(self.device, dtype)
-            self.keep("rates", {"TB_per_s": measured.bytes / 1e12, "TFLOP_per_s": measured.operations / 1e12})
+            sustained = sustained_rate(self.device, dtype) / 1e12
+            both = {"TFLOP_per_s": measured.operations / 1e12, "sustained_TFLOP_per_s": sustained}
+            self.keep("rates", {"TB_per_s": measured.bytes / 1e12, **both})
         found = self.results["rates"]
         self.rate = Rates(1e12 * found["TB_per_s"], 1e12 * found["TFLOP_per_s"])
+        self.sustained = replace(self.rate, operations=1e12 * found["sustained_TFLOP_per_s"])
 
     def pages(self, count: int, columns: int, rows: int) -> list[Any]:
         """So many different pages of so many tokens, from ``--pages`` where that was named; drawn once."""

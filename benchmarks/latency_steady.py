@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -31,7 +32,6 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.latency_bench import QUESTION, Bench
 from benchmarks.latency_blank import alone, blank, kinds
-from benchmarks.latency_floors import wait
 from benchmarks.latency_model import drawn
 
 from stakes.models import Request
@@ -48,30 +48,31 @@ def steady(bench: Bench, batch: int, budget: int | None, mechanism: Any) -> dict
         for files in batches(bench.pages((bench.options.batches + WARM_UPS) * batch, *bench.options.page), batch)
     ]
     opened = [replace(request, image=Image.open(io.BytesIO(request.image))) for request in calls[-1]]
-    found: dict[str, Any] = {"batches": bench.options.batches, "floor": 1000 * bench.floor(opened)[0].all}
+    floors = {"floor": bench.rate, "sustained_floor": bench.sustained}
+    found: dict[str, Any] = {name: 1000 * bench.floor(opened, rate)[0].all for name, rate in floors.items()}
+    found["batches"] = bench.options.batches
     for name, some in (("ahead", calls), ("one_by_one", calls[: FEW + WARM_UPS])):
-        found[name] = _run(bench, some, ahead=name == "ahead")
-        found[name]["ratio"] = found[name]["all"] / found["floor"]
+        took = _run(bench, some, ahead=name == "ahead")
+        ratios = {"ratio": took["all"] / found["floor"], "sustained_ratio": took["all"] / found["sustained_floor"]}
+        found[name] = {**took, **ratios}
     return found
 
 
 def _run(bench: Bench, calls: Sequence[Sequence[Request]], *, ahead: bool) -> dict[str, float]:
-    """Milliseconds of a batch, the mean, and the medians of its stages."""
+    """Milliseconds of a batch: the mean, the median and the slowest, and the medians of its stages."""
     bench.model.cache, spent = EncodedCache(), []
-    began = 0.0
+    ends = []
     for at, call in enumerate(calls):
-        if at == WARM_UPS:
-            wait(bench.device)
-            began = time.perf_counter()
         if ahead and at == 0:
             bench.model.open_ahead(call)
         if ahead and at + 1 < len(calls):
             bench.model.open_ahead(calls[at + 1])
-        answers = bench.model.answer(call)
+        answers = bench.model.answer(call)  # returns when the device is done
+        ends.append(time.perf_counter())
         spent.append({stage: sum(answer.timings[stage] for answer in answers) for stage in answers[0].timings})
-    wait(bench.device)
-    took = 1000 * (time.perf_counter() - began) / (len(calls) - WARM_UPS)
-    return {"all": took, **{stage: median(one[stage] for one in spent[WARM_UPS:]) for stage in spent[0]}}
+    took = [1000 * (end - start) for start, end in pairwise(ends[WARM_UPS - 1 :])]
+    stages = {stage: median(one[stage] for one in spent[WARM_UPS:]) for stage in spent[0]}
+    return {"all": fmean(took), "median": median(took), "slowest": max(took), **stages}
 
 
 def batches(pages: Sequence[Image.Image], batch: int) -> list[list[bytes]]:

@@ -124,12 +124,11 @@ def parts(bench: Bench) -> list[tuple[str, Any]]:
                 found.append((name, partial(steady, bench, size, budget, mechanism)))
 
     add([middle], batch)
-    add([middle], 1)
+    add([middle, *others], 1)
     columns, rows = bench.options.page
     for kind, source in kinds(bench.options.data).items():
         found.append((f"blank, {kind}", lambda at=source: blank(bench, drawn(batch, columns, rows, at), middle)))
     add(others, batch)
-    add(others, 1)
     found.append(("blank, the encoder alone", lambda: alone(bench, drawn(batch, columns, rows))))
     return found
 

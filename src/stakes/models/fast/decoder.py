@@ -11,7 +11,7 @@ length. On a CPU the same code runs without capture: a reference for tests; ``lo
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +90,7 @@ class FastDecoder:
             logits = self._pick(state, last, penalty)
             if options.keep_logits:
                 logits_by_step.append(logits[:count].clone())
-        pending: deque[tuple[Any, Tensor]] = deque()
+        pending: deque[Callable[[], Any]] = deque()
         with clock("decode"):
             for _ in range(steps - 1):
                 if self._all_ended(state, count, pending):
@@ -98,7 +98,10 @@ class FastDecoder:
                 logits = self.graphs(self._step_name(state, penalty), lambda: self._step(state, penalty))
                 if options.keep_logits:
                     logits_by_step.append(logits[:count].clone())
-            generated, logprobs = state.generated[:count].tolist(), state.logprobs[:count].tolist()
+            found = [download(values[:count]) for values in (state.generated, state.logprobs)]
+        if options.meanwhile is not None:
+            options.meanwhile()
+        generated, logprobs = (read() for read in found)
         return generate.cut_at_end(generated, logprobs, self.ends, steps, logits_by_step)
 
     def _state(self, rows: int, columns: int, steps: int, penalized: bool) -> DecodeState:
@@ -198,20 +201,30 @@ class FastDecoder:
         state.step.add_(1)
         return logits
 
-    def _all_ended(self, state: DecodeState, count: int, pending: deque[tuple[Any, Tensor]]) -> bool:
+    def _all_ended(self, state: DecodeState, count: int, pending: deque[Callable[[], Any]]) -> bool:
         """Whether every row had ended ``LAG`` steps ago; on a CPU, now."""
         if not self.ends:
             return False
         flag = state.ended[:count].all()
         if self.graphs.device.type != "cuda":
             return bool(flag)
-        copy = torch.empty((), dtype=torch.bool, pin_memory=True)
-        copy.copy_(flag, non_blocking=True)
-        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        pending.append((event, copy))
+        pending.append(download(flag))
         if len(pending) <= LAG:
             return False
-        event, copy = pending.popleft()
-        event.synchronize()  # steps behind the newest: the GPU has work while the host waits
-        return bool(copy)
+        return bool(pending.popleft()())  # steps behind the newest: the GPU has work while the host waits
+
+
+def download(values: Tensor) -> Callable[[], Any]:
+    """Queue a copy to the host; what comes back waits for that copy, not for later work, and gives it as a list."""
+    if not values.is_cuda:
+        return values.tolist
+    copy = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    copy.copy_(values, non_blocking=True)
+    event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(values.device))
+
+    def read() -> Any:
+        event.synchronize()
+        return copy.tolist()
+
+    return read

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stakes.errors import BadInput
+from stakes.errors import BadInput, StakesError
 from stakes.models.base import DEFAULT_SELECTOR, Request
 from stakes.models.local.image_cache import (
     Encoded,
@@ -35,6 +35,16 @@ def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedIma
     drop_pixels(opened)
     with clock("selector"), suppress(torch.OutOfMemoryError):  # what does not fit together is ranked one by one
         _rank_ahead(vlm, requests, opened)
+
+
+def encode_next(vlm: "LocalVLM", clock: Clock) -> None:
+    """Queue the encoder's work on the images of the next call, if it is announced and all of them are open.
+
+    The device does it after this call's last step, and does not wait until the host has read the answers.
+    """
+    requests, opened = vlm.ahead.next_call()
+    with suppress(StakesError):  # raised by the call that has the image
+        _encode_new(vlm, requests, opened, clock)
 
 
 def _encode_new(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:

@@ -22,7 +22,7 @@ from stakes.models.base import MAX_NEW_TOKENS, Answer, Request, confidence_of
 from stakes.models.fast import ops_for
 from stakes.models.fast.decoder import FastDecoder
 from stakes.models.identity import ModelName
-from stakes.models.local.ahead import encode_ahead
+from stakes.models.local.ahead import encode_ahead, encode_next
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.image_cache import (
     Encoded,
@@ -62,6 +62,7 @@ class LocalVLM(ABC):
     named: ModelName | None = None
     several_images: ClassVar[bool] = False  # whether a prompt may have more than one
     _lock: Any = field(default_factory=threading.RLock, repr=False)
+    _next_clock: Clock | None = field(default=None, repr=False)  # what the device does for the next call already
 
     @abstractmethod
     def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:
@@ -136,15 +137,22 @@ class LocalVLM(ABC):
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._lock, torch.inference_mode():  # hooks sit on the one model: no two batches at once
             began = time.perf_counter()
-            parts, clock = [part for request in requests for part in request.parts], Clock(self.device)
+            parts, clock = (
+                [part for request in requests for part in request.parts],
+                self._next_clock or Clock(self.device),
+            )
+            self._next_clock = None
             opened = self.ahead.take(parts)
             if self.fast_decoder is not None:
                 encode_ahead(self, parts, opened, clock)
             drop_pixels(opened)
             jobs = prepare(self, requests, opened)
             lengths = [len(job.prompt.embeds) for job in jobs]
-            batches = plan_batches([job.prefix for job in jobs], [job.inside for job in jobs], lengths, self.batch_size)
-            answers = dict(answer for groups in batches for answer in self._answer_batch(jobs, groups, clock))
+            kinds = [job.prefix for job in jobs], [job.inside for job in jobs]
+            batches = list(plan_batches(*kinds, lengths, self.batch_size))
+            answers: dict[int, Answer] = {}
+            for at, groups in enumerate(batches, 1):
+                answers.update(self._answer_batch(jobs, groups, clock, last=at == len(batches)))
             return with_host([answers[i] for i in range(len(jobs))], 1000 * (time.perf_counter() - began))
 
     def open_ahead(self, requests: Sequence[Request]) -> None:
@@ -169,11 +177,12 @@ class LocalVLM(ABC):
         return job
 
     def _answer_batch(
-        self, jobs: Sequence[Job], groups: list[list[int]], encoding: Clock
+        self, jobs: Sequence[Job], groups: list[list[int]], encoding: Clock, *, last: bool
     ) -> Iterator[tuple[int, Answer]]:
         """Answers by index of the job: what each group shares is read once, then its questions.
 
-        ``encoding``: what was spent on the images of all jobs, read when the GPU is done with them.
+        ``encoding``: what was spent on the images of all jobs, read when the GPU is done with them. ``last``: of the
+        call.
         """
         owners = {i: at for at, group in enumerate(groups) for i in group}
         members = sorted(owners, key=lambda i: len(suffix(jobs[i].prompt).embeds))  # little padding between questions
@@ -187,14 +196,15 @@ class LocalVLM(ABC):
         size = self.batch_size if past is None else max(self.batch_size, self.decode_size)
         for start in range(0, len(members), size):
             rows = slice(start, start + size)
-            decoded, layer_tokens, spent = self._decode([jobs[i] for i in members[rows]], past and past[rows])
+            end = last and start + size >= len(members)
+            decoded, layer_tokens, spent = self._decode([jobs[i] for i in members[rows]], past and past[rows], last=end)
             for stage in STAGES:
                 spent[stage] += clock.spent[stage] / len(members) + encoding.spent[stage] / len(jobs)
             for at, i in enumerate(members[rows]):
                 yield i, self._answer(jobs[i], decoded, at, layer_tokens[at], spent)
 
     def _decode(
-        self, jobs: Sequence[Job], past: SharedPrefixes | None = None
+        self, jobs: Sequence[Job], past: SharedPrefixes | None = None, *, last: bool = False
     ) -> tuple[Decoded, list[float], dict[str, float]]:
         """Tokens, visual tokens averaged over layers by job, and milliseconds by stage, of one job's share."""
         clock = Clock(self.device)
@@ -211,7 +221,14 @@ class LocalVLM(ABC):
             explain_out_of_memory(doing, lambda: prompt_that_fits(self, pack([job.prompt for job in jobs]))),
             hooks as drops,
         ):
-            options = DecodeOptions(self.max_new_tokens, clock, past=before, rows_at_once=self.batch_size, drops=drops)
+            options = DecodeOptions(
+                self.max_new_tokens,
+                clock,
+                past=before,
+                rows_at_once=self.batch_size,
+                drops=drops,
+                meanwhile=self._encode_next if last else None,
+            )
             if decoder is not None:
                 decoded = decoder.greedy(batch, ids, options)
             else:
@@ -226,6 +243,10 @@ class LocalVLM(ABC):
             clock.spent["selector"] += drops.selector_ms
             clock.spent["prefill"] -= drops.selector_ms
         return decoded, averages, {stage: clock.spent[stage] / len(jobs) for stage in STAGES}
+
+    def _encode_next(self) -> None:
+        self._next_clock = Clock(self.device)
+        encode_next(self, self._next_clock)
 
     def _answer(self, job: Job, decoded: Decoded, at: int, layer_tokens: float, spent: dict[str, float]) -> Answer:
         return Answer(

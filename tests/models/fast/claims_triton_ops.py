@@ -75,6 +75,20 @@ def test_gemv() -> None:
     assert_close(products, expected, 1e-4)
 
 
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 2, 17, 32, 33])
+def test_linear_and_norm_of_a_few_rows(rows: int, with_bias: bool) -> None:
+    """In parts of 2 to 32 rows, whole otherwise; 700 columns are no multiple of anything."""
+    x, h, norm = (torch.randn(*shape, dtype=torch.float16) for shape in ((rows, 75), (rows, 700), (75,)))
+    weight, bias = torch.randn(75, 700, dtype=torch.float16), torch.randn(75, dtype=torch.float16)
+    inputs = (x, h, weight, bias if with_bias else None, norm, 1e-6)
+    assert_close(triton_ops.linear_add_norm(*inputs), torch_ops.linear_add_norm(*inputs), 2e-3)
+    if rows > 1:
+        parts = triton_ops.split_gemm(h[:32], weight, bias)
+        assert parts.shape == (3, min(rows, 32), 75)  # 256 columns each
+        assert_close([parts.sum(0)], [linear(h[:32].float(), weight.float(), bias.float())], 1e-3)
+
+
 def test_tokens_of_the_whole_path() -> None:
     """Of the family that also norms its queries and keys; the others are in ``test_gpu``."""
     questions = requests(2, 5, "deletion")

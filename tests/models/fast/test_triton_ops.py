@@ -20,7 +20,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], int]] = {
         "_norm_kernel",
         {
             "x": BF16,
-            "more": BF16,
+            "more": FP32,
             "weight": BF16,
             "total": BF16,
             "out": BF16,
@@ -28,7 +28,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], int]] = {
             "D": "i32",
             "eps": "fp32",
         },
-        {"HAS_MORE": True, "BLOCK": 4096},
+        {"PARTS": 4, "BLOCK": 4096},
         16,
     ),
     "rope_and_write": (
@@ -72,6 +72,16 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], int]] = {
         "_gemv_kernel",
         {**dict.fromkeys(("x", "weight", "bias", "out"), BF16), "N": "i32", "K": "i32"},
         {"HAS_BIAS": True, "BN": 8, "BK": 512},
+        4,
+    ),
+    "split_gemm": (
+        "_split_kernel",
+        {
+            **dict.fromkeys(("x", "weight", "bias"), BF16),
+            "partial": FP32,
+            **dict.fromkeys(("B", "N", "K", "size"), "i32"),
+        },
+        {"HAS_BIAS": True, "ROWS": 32, "BN": 64, "BK": 128},
         4,
     ),
 }

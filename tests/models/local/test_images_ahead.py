@@ -157,6 +157,13 @@ def encoded(monkeypatch: pytest.MonkeyPatch, model: Any) -> list[int]:
     return seen
 
 
+def four(seed: int) -> list[Request]:
+    """About as many images, half of them by deletion."""
+    images = [picture(112, 84, seed + n) for n in range(4)]
+    by_deletion = [Request(image, "What?", 6, "deletion") for image in images[2:]]
+    return [Request(image, "What?", 6) for image in images[:2]] + by_deletion
+
+
 def wait_until_open(model: Any) -> None:
     for call in list(model.ahead._calls):
         for _, future in call.values():
@@ -166,10 +173,7 @@ def wait_until_open(model: Any) -> None:
 def test_the_next_call_is_encoded_before_the_host_waits_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, with equal answers, in batches of two; its time is its own call's."""
     model = fresh("qwen2_5_vl", fast=True)
-    calls = [
-        [Request(picture(112, 84, 3 * n + i), "What?", 6, how) for i, how in enumerate(("resolution", "deletion") * 2)]
-        for n in range(2)
-    ]
+    calls = [four(seed) for seed in (0, 10)]
     plain = [model.answer(call) for call in calls]
     model.forget()
     model.batch_size, seen = 2, encoded(monkeypatch, model)

@@ -132,21 +132,19 @@ class Layers:
 
     def step(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: StaticCache, rows: Tensor) -> Tensor:
         """[B, D] -> [B, D], normed: one token per row, at ``cache.lengths``, which the caller then increments."""
-        ops, more = self.ops, None
+        ops, first = self.ops, self.weights[0]
         columns, lengths = cache.lengths.long(), cache.lengths + 1
-        for index, w in enumerate(self.weights):
-            if more is None:
-                h = ops.norm(x, w.first_norm, w.eps)
-            else:
-                x, h = ops.add_norm(x, more, w.first_norm, w.eps)
+        following = [*(w.first_norm for w in self.weights[1:]), self.final_norm]
+        h: Tensor = ops.norm(x, first.first_norm, first.eps)
+        for index, (w, next_norm) in enumerate(zip(self.weights, following, strict=True)):
             keys, values = cache.layer(index)
             heads = self._heads(w, ops.skinny_gemm(h, w.qkv, w.qkv_bias))
             query, _ = ops.rope_and_write(heads, rope, (keys, values), (rows, columns[index]))
             out = ops.decode_attention(query, keys[:-1], values[:-1], lengths[index], w.scale)
-            x, h = ops.add_norm(x, ops.skinny_gemm(out.flatten(1), w.out, w.out_bias), w.second_norm, w.eps)
-            more = ops.skinny_gemm(ops.swiglu(ops.skinny_gemm(h, w.gate_up)), w.down)
-        normed: Tensor = ops.add_norm(x, more, self.final_norm, self.weights[-1].eps)[1]
-        return normed
+            x, h = ops.linear_add_norm(x, out.flatten(1), w.out, w.out_bias, w.second_norm, w.eps)
+            inner = ops.swiglu(ops.skinny_gemm(h, w.gate_up))
+            x, h = ops.linear_add_norm(x, inner, w.down, None, next_norm, w.eps)
+        return h
 
     def _heads(self, w: LayerWeights, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[n, sum of widths] -> queries, keys and values: [n, heads, h], [n, key heads, h] twice."""

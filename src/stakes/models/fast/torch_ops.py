@@ -88,6 +88,13 @@ def skinny_gemm(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return linear(x, weight, bias)
 
 
+def linear_add_norm(
+    x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, norm_weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """[B, D] plus the product of [B, in] and a matrix [D, in], and the sum's RMSNorm."""
+    return add_norm(x, skinny_gemm(h, weight, bias), norm_weight, eps)
+
+
 def swiglu(gate_up: Tensor) -> Tensor:
     """[n, 2 W] -> [n, W]: silu(gate) * up."""
     gate, up = gate_up.chunk(2, -1)

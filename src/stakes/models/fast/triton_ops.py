@@ -3,6 +3,7 @@
 Arithmetic is float32 inside a kernel; results are rounded where the stock model rounds (a norm before its weight).
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,14 +22,18 @@ from stakes.models.fast.triton_attention import supports_window_attention, windo
 
 
 @triton.jit
-def _norm_kernel(x, more, weight, total, out, stride, D, eps, HAS_MORE: tl.constexpr, BLOCK: tl.constexpr):
+def _norm_kernel(x, more, weight, total, out, stride, D, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    """``more``: [PARTS, rows, D], whose sum is added to ``x`` first."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < D
     value = tl.load(x + row * stride + at, mask=inside, other=0.0)
     kind = value.dtype
-    if HAS_MORE:
-        value = (value.to(tl.float32) + tl.load(more + row * D + at, mask=inside, other=0.0).to(tl.float32)).to(kind)
+    if PARTS:
+        added = tl.load(more + row * D + at, mask=inside, other=0.0).to(tl.float32)
+        for part in tl.static_range(1, PARTS):
+            added += tl.load(more + (part * tl.num_programs(0) + row) * D + at, mask=inside, other=0.0)
+        value = (value.to(tl.float32) + added.to(kind).to(tl.float32)).to(kind)
         tl.store(total + row * D + at, value, mask=inside)
     wide = value.to(tl.float32)
     scale = tl.rsqrt(tl.sum(wide * wide, 0) / D + eps)
@@ -38,13 +43,15 @@ def _norm_kernel(x, more, weight, total, out, stride, D, eps, HAS_MORE: tl.const
 
 
 def _launch_norm(x: Tensor, more: Tensor | None, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """``more``: shaped as ``x``, or the parts of such a sum, [parts, rows, D]."""
     width = x.shape[-1]
+    parts = 0 if more is None else more.numel() // x.numel()
     flat = x.reshape(-1, width) if x.dim() != 2 else x
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     total = torch.empty_like(out) if more is not None else out
     block = triton.next_power_of_2(width)
     _norm_kernel[(len(flat),)](
-        flat, out if more is None else more, weight, total, out, flat.stride(0), width, eps, more is not None, block,
+        flat, out if more is None else more, weight, total, out, flat.stride(0), width, eps, parts, block,
         num_warps=max(1, min(16, block // 256)),
     )  # fmt: skip
     return total, out
@@ -199,8 +206,66 @@ def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, rows: int = 8, c
     return out
 
 
+@triton.jit
+def _split_kernel(
+    x, weight, bias, partial, B, N, K, size, HAS_BIAS: tl.constexpr, ROWS: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr,
+):  # fmt: skip
+    """A few rows: each program multiplies BN rows of the weights with one part of ``size`` columns."""
+    at, row, part = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, ROWS), tl.program_id(1)
+    inside, used = at < N, row < B
+    acc = tl.zeros((BN, ROWS), tl.float32)
+    if HAS_BIAS:
+        acc += tl.load(bias + at, mask=inside & (part == 0), other=0.0).to(tl.float32)[:, None]
+    end = tl.minimum((part + 1) * size, K)
+    for start in range(part * size, end, BK):
+        k = start + tl.arange(0, BK)
+        seen = k < end
+        w = tl.load(weight + at.to(tl.int64)[:, None] * K + k[None, :], mask=inside[:, None] & seen[None, :], other=0.0)
+        v = tl.load(x + row[None, :] * K + k[:, None], mask=used[None, :] & seen[:, None], other=0.0)
+        acc = tl.dot(w, v, acc)
+    to = partial + (part * B + row)[None, :] * N + at[:, None]
+    tl.store(to, acc, mask=inside[:, None] & used[None, :])
+
+
+@dataclass(frozen=True)
+class SplitLaunch:
+    """Launch parameters of a product in parts: rows and columns of the weights at once, stages of loading, parts."""
+
+    rows: int = 64
+    columns: int = 128
+    stages: int = 4
+    parts: int = 4
+
+
+SPLIT = SplitLaunch()
+MAX_SPLIT_ROWS = 32
+
+
+def split_gemm(x: Tensor, weight: Tensor, bias: Tensor | None = None, launch: SplitLaunch = SPLIT) -> Tensor:
+    """``linear`` of [B, K] as [parts, B, N] float32, whose sum it is; B of at most ``MAX_SPLIT_ROWS``."""
+    (count, width), batch = weight.shape, len(x)
+    size = triton.cdiv(triton.cdiv(width, launch.parts), launch.columns) * launch.columns
+    parts = triton.cdiv(width, size)
+    partial = torch.empty(parts, batch, count, dtype=torch.float32, device=x.device)
+    _split_kernel[(triton.cdiv(count, launch.rows), parts)](
+        x, weight, x if bias is None else bias, partial, batch, count, width, size, bias is not None,
+        max(16, triton.next_power_of_2(batch)), launch.rows, launch.columns, num_warps=4, num_stages=launch.stages,
+    )  # fmt: skip
+    return partial
+
+
 def skinny_gemm(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``linear`` of a decoding step."""
     if len(x) == 1:  # a step of the 7B model takes 4.05 ms on an H200, and 4.52 with ``linear``
         return gemv(x, weight, bias)
     return linear(x, weight, bias)
+
+
+def linear_add_norm(
+    x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, norm_weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """``x`` plus ``linear`` of ``h``, and the sum's RMSNorm; of a few rows, the norm adds up the product's parts."""
+    halves = h.dtype in (torch.bfloat16, torch.float16)  # a float32 product would be rounded to tf32
+    product = split_gemm if halves and 1 < len(h) <= MAX_SPLIT_ROWS else skinny_gemm
+    return _launch_norm(x.contiguous(), product(h.contiguous(), weight, bias), norm_weight, eps)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
@@ -38,27 +38,24 @@ from stakes.models import Request
 from stakes.models.local.image_cache import EncodedCache
 
 WARM_UPS = 8  # batches: the first compiles kernels, and cuDNN plans attention for a shape at its eighth
-FEW = 4  # batches of the run without opening ahead
+FEW = 4  # batches of the run without opening ahead, which comes after the other
 
 
 def steady(bench: Bench, batch: int, budget: int | None, mechanism: Any) -> dict[str, Any]:
     """Milliseconds of a batch in the middle of many, from files to text; ``WARM_UPS`` batches are not counted."""
-    calls = [
-        [Request(data, QUESTION, budget, mechanism) for data in files]
-        for files in batches(bench.pages((bench.options.batches + WARM_UPS) * batch, *bench.options.page), batch)
-    ]
+    calls = [[Request(data, QUESTION, budget, mechanism) for data in files] for files in batches(bench, batch)]
     opened = [replace(request, image=Image.open(io.BytesIO(request.image))) for request in calls[-1]]
     floors = {"floor": bench.rate, "sustained_floor": bench.sustained}
     found: dict[str, Any] = {name: 1000 * bench.floor(opened, rate)[0].all for name, rate in floors.items()}
     found["batches"] = bench.options.batches
-    for name, some in (("ahead", calls), ("one_by_one", calls[: FEW + WARM_UPS])):
-        took = _run(bench, some, ahead=name == "ahead")
+    for name, some, warm_ups in (("ahead", calls, WARM_UPS), ("one_by_one", calls[: FEW + 1], 1)):
+        took = _run(bench, some, warm_ups, ahead=name == "ahead")
         ratios = {"ratio": took["all"] / found["floor"], "sustained_ratio": took["all"] / found["sustained_floor"]}
         found[name] = {**took, **ratios}
     return found
 
 
-def _run(bench: Bench, calls: Sequence[Sequence[Request]], *, ahead: bool) -> dict[str, float]:
+def _run(bench: Bench, calls: Sequence[Sequence[Request]], warm_ups: int, *, ahead: bool) -> dict[str, float]:
     """Milliseconds of a batch: the mean, the median and the slowest, and the medians of its stages."""
     bench.model.cache, spent = EncodedCache(), []
     ends = []
@@ -70,13 +67,15 @@ def _run(bench: Bench, calls: Sequence[Sequence[Request]], *, ahead: bool) -> di
         answers = bench.model.answer(call)  # returns when the device is done
         ends.append(time.perf_counter())
         spent.append({stage: sum(answer.timings[stage] for answer in answers) for stage in answers[0].timings})
-    took = [1000 * (end - start) for start, end in pairwise(ends[WARM_UPS - 1 :])]
-    stages = {stage: median(one[stage] for one in spent[WARM_UPS:]) for stage in spent[0]}
+    took = [1000 * (end - start) for start, end in pairwise(ends[warm_ups - 1 :])]
+    stages = {stage: median(one[stage] for one in spent[warm_ups:]) for stage in spent[0]}
     return {"all": fmean(took), "median": median(took), "slowest": max(took), **stages}
 
 
-def batches(pages: Sequence[Image.Image], batch: int) -> list[list[bytes]]:
-    """The pages as files, so many together."""
+@cache
+def batches(bench: Bench, batch: int) -> list[list[bytes]]:
+    """Different pages as files, so many together."""
+    pages = bench.pages((bench.options.batches + WARM_UPS) * batch, *bench.options.page)
     with ThreadPoolExecutor(8) as pool:
         files = list(pool.map(png, pages))
     return [files[at : at + batch] for at in range(0, len(files), batch)]
@@ -125,10 +124,10 @@ def parts(bench: Bench) -> list[tuple[str, Any]]:
 
     add([middle], batch)
     add([middle, *others], 1)
+    add(others, batch)
     columns, rows = bench.options.page
     for kind, source in kinds(bench.options.data).items():
         found.append((f"blank, {kind}", lambda at=source: blank(bench, drawn(batch, columns, rows, at), middle)))
-    add(others, batch)
     found.append(("blank, the encoder alone", lambda: alone(bench, drawn(batch, columns, rows))))
     return found
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from tests.models.fast.captured import QUESTIONS, requests
-from tests.models.tiny import FAMILIES, stock_inputs, tiny
+from tests.models.tiny import FAMILIES, picture, stock_inputs, tiny
 from tests.vision.selectors.distances import grid_distances
 from torch import Tensor
 
@@ -91,6 +91,20 @@ def test_decode_attention_and_skinny_gemm_equal_torch(dtype: torch.dtype, error:
     x, weight, bias = (random_tensor(*shape, dtype=dtype) for shape in ((rows, D), (520, D), (520,)))
     truth = torch_ops.skinny_gemm(x.double(), weight.double(), bias.double())
     assert relative_error(ops.skinny_gemm(x, weight, bias), truth) < error
+
+
+@pytest.mark.parametrize("columns", [D, W])
+@pytest.mark.parametrize("rows", [1, 3, 32, 40])
+@pytest.mark.parametrize(("dtype", "error"), KINDS)
+def test_linear_and_norm_equal_torch(dtype: torch.dtype, error: float, rows: int, columns: int) -> None:
+    """Of 2 to 32 rows in 16 bits in parts, of which every number is written."""
+    x, h, weight, bias = (random_tensor(*s, dtype=dtype) for s in ((rows, D), (rows, columns), (D, columns), (D,)))
+    norm = random_tensor(D, dtype=dtype)
+    random_tensor(8, 40, D, dtype=torch.float32).fill_(float("nan"))  # what the parts are allocated over
+    found = ops_for(DEVICE).linear_add_norm(x, h, weight, bias, norm, 1e-6)
+    wide: list[Tensor] = [one.double() for one in (x, h, weight, bias, norm)]
+    truth = torch_ops.linear_add_norm(wide[0], wide[1], wide[2], wide[3], wide[4], 1e-6)
+    assert max(relative_error(*pair) for pair in zip(found, truth, strict=True)) < error
 
 
 @pytest.mark.parametrize(("heads", "key_heads", "head", "causal"), [(28, 4, 128, True), (16, 16, 80, False)])
@@ -259,3 +273,30 @@ def test_tokens_equal_generate_also_when_replayed(family: str, count: int, ops: 
     for _ in range(2):
         assert [answer.text for answer in model.answer(questions)] == expected
     assert len(set(expected)) == count, "equal answers would prove nothing"
+
+
+def test_the_host_has_these_answers_before_the_device_has_encoded_the_next_images() -> None:
+    model = gpu_model("qwen2_5_vl", True)
+    calls = [requests(3, None, "resolution"), [Request(picture(120, 150, seed=7), QUESTIONS[0], 6, "deletion")]]
+    plain = [[one.text for one in model.answer(call)] for call in calls]
+    model.forget()
+    for call in calls:
+        model.open_ahead(call)
+    for opened in list(model.ahead._calls):
+        for _, future in opened.values():
+            future.result()
+    encode_many = model.encode_many
+    passes: list[int] = []
+
+    def slow(images: Any, *more: Any) -> Any:
+        if passes:
+            torch.cuda._sleep(4_000_000_000)  # type: ignore[no-untyped-call]  # two seconds of the device
+        passes.append(len(images))
+        return encode_many(images, *more)
+
+    vars(model)["encode_many"] = slow
+    assert [one.text for one in model.answer(calls[0])] == plain[0]
+    assert passes == [3, 1]
+    assert not torch.cuda.current_stream().query()
+    assert [one.text for one in model.answer(calls[1])] == plain[1]
+    assert passes == [3, 1]

@@ -11,7 +11,7 @@ length. On a CPU the same code runs without capture: a reference for tests; ``lo
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,35 @@ from stakes.vision.deletion.exact import Batch, upload
 
 MAX_CAPTURED_TOKENS = 4096  # a longer prefill keeps the GPU busy without being captured
 LAG = 2  # steps after which the host reads which rows have ended
+
+
+@dataclass(frozen=True)
+class Download:
+    """Values on their way to the host; whoever reads them waits for their copy, and not for later work."""
+
+    values: Tensor
+    event: Any = None
+
+    @classmethod
+    def start(cls, values: Tensor) -> "Download":
+        """Queue the copy."""
+        if not values.is_cuda:
+            return cls(values)
+        copy = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        copy.copy_(values, non_blocking=True)
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(values.device))
+        return cls(copy, event)
+
+    def done(self) -> bool:
+        """Whether reading would not wait."""
+        return self.event is None or bool(self.event.query())
+
+    def read(self) -> Any:
+        """The values as a list."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.values.tolist()
 
 
 @dataclass
@@ -90,7 +119,7 @@ class FastDecoder:
             logits = self._pick(state, last, penalty)
             if options.keep_logits:
                 logits_by_step.append(logits[:count].clone())
-        pending: deque[Callable[[], Any]] = deque()
+        pending: deque[Download] = deque()
         with clock("decode"):
             for _ in range(steps - 1):
                 if self._all_ended(state, count, pending):
@@ -98,10 +127,10 @@ class FastDecoder:
                 logits = self.graphs(self._step_name(state, penalty), lambda: self._step(state, penalty))
                 if options.keep_logits:
                     logits_by_step.append(logits[:count].clone())
-            found = [download(values[:count]) for values in (state.generated, state.logprobs)]
+            found = [Download.start(values[:count]) for values in (state.generated, state.logprobs)]
         if options.meanwhile is not None:
-            options.meanwhile()
-        generated, logprobs = (read() for read in found)
+            options.meanwhile(found[-1].done)
+        generated, logprobs = (one.read() for one in found)
         return generate.cut_at_end(generated, logprobs, self.ends, steps, logits_by_step)
 
     def _state(self, rows: int, columns: int, steps: int, penalized: bool) -> DecodeState:
@@ -201,30 +230,14 @@ class FastDecoder:
         state.step.add_(1)
         return logits
 
-    def _all_ended(self, state: DecodeState, count: int, pending: deque[Callable[[], Any]]) -> bool:
+    def _all_ended(self, state: DecodeState, count: int, pending: deque[Download]) -> bool:
         """Whether every row had ended ``LAG`` steps ago; on a CPU, now."""
         if not self.ends:
             return False
         flag = state.ended[:count].all()
         if self.graphs.device.type != "cuda":
             return bool(flag)
-        pending.append(download(flag))
+        pending.append(Download.start(flag))
         if len(pending) <= LAG:
             return False
-        return bool(pending.popleft()())  # steps behind the newest: the GPU has work while the host waits
-
-
-def download(values: Tensor) -> Callable[[], Any]:
-    """Queue a copy to the host; what comes back waits for that copy, not for later work, and gives it as a list."""
-    if not values.is_cuda:
-        return values.tolist
-    copy = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-    copy.copy_(values, non_blocking=True)
-    event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(values.device))
-
-    def read() -> Any:
-        event.synchronize()
-        return copy.tolist()
-
-    return read
+        return bool(pending.popleft().read())  # steps behind the newest: the GPU has work while the host waits

@@ -1,6 +1,7 @@
 """Encode and rank the images of a call together, before their prompts are built (fast path)."""
 
-from collections.abc import Hashable, Sequence
+import time
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from stakes.vision.selectors.base import Scene, Selector
 if TYPE_CHECKING:
     from stakes.models.local.vlm import LocalVLM
 
+POLL = 0.001  # seconds between two looks at whether images are open
+
 
 def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedImages, clock: Clock) -> None:
     """Encode and rank the new images of a call together (fast path); ``clock`` adds up milliseconds by stage.
@@ -37,12 +40,17 @@ def encode_ahead(vlm: "LocalVLM", requests: Sequence[Request], opened: OpenedIma
         _rank_ahead(vlm, requests, opened)
 
 
-def encode_next(vlm: "LocalVLM", clock: Clock) -> None:
-    """Queue the encoder's work on the images of the next call, if it is announced and all of them are open.
+def encode_next(vlm: "LocalVLM", clock: Clock, over: Callable[[], bool]) -> None:
+    """Queue the encoder's work on the images of the next call, if it is announced.
 
-    The device does it after this call's last step, and does not wait until the host has read the answers.
+    The device does it after this call's last step, and does not wait until the host has read the answers. Images that
+    are not open yet are waited for until this call is ``over``.
     """
-    requests, opened = vlm.ahead.next_call()
+    while (call := vlm.ahead.next_call()) is None:
+        if over():
+            return
+        time.sleep(POLL)
+    requests, opened = call
     with suppress(StakesError):  # raised by the call that has the image
         _encode_new(vlm, requests, opened, clock)
 

@@ -40,8 +40,8 @@ class DecodeOptions:
 
     ``past``: the KV cache of what stands before the batch, and its mask [B, T]. ``rows_at_once``: rows that are read
     together on top of a past. ``drops``: the in-model selector whose hooks are active; they add the deepstack features,
-    and need every row and column. ``meanwhile``: called when the last step is queued, before the host waits for its
-    tokens; only by the fast path.
+    and need every row and column. ``meanwhile``: called by the fast path when the last step is queued, before the host
+    waits for its tokens, with a function that says whether they are there.
     """
 
     max_new_tokens: int
@@ -50,7 +50,7 @@ class DecodeOptions:
     past: tuple[Any, Tensor] | None = None
     rows_at_once: int = 8
     drops: Drops | None = None
-    meanwhile: Callable[[], None] | None = None
+    meanwhile: Callable[[Callable[[], bool]], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -231,12 +231,14 @@ class ImagesAhead:
                 opened[name] = image
         return opened
 
-    def next_call(self) -> tuple[list[Request], OpenedImages]:
-        """The images of the next announced call, which stay for it; none where one is not open yet or failed."""
+    def next_call(self) -> tuple[list[Request], OpenedImages] | None:
+        """The images of the next announced call, which stay for it; none where one failed. None: not all are open."""
         with self._lock:
             call = dict(next((call for call in self._calls if call), {}))
-        done = {name: future for name, (_, future) in call.items() if future.done() and future.exception() is None}
-        opened = {name: image for name, future in done.items() if (image := future.result()) is not None}
+        if not all(future.done() for _, future in call.values()):
+            return None
+        good = {name: future.result() for name, (_, future) in call.items() if future.exception() is None}
+        opened = {name: image for name, image in good.items() if image is not None}
         return ([request for request, _ in call.values()], opened) if len(opened) == len(call) else ([], {})
 
     def _open_within(self, request: Request, family: str, ready: Ready | None) -> OpenedImage | None:

@@ -8,7 +8,7 @@ Questions on the same visual tokens share more: those tokens are read once for a
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -244,9 +244,9 @@ class LocalVLM(ABC):
             clock.spent["prefill"] -= drops.selector_ms
         return decoded, averages, {stage: clock.spent[stage] / len(jobs) for stage in STAGES}
 
-    def _encode_next(self) -> None:
+    def _encode_next(self, over: Callable[[], bool]) -> None:
         self._next_clock = Clock(self.device)
-        encode_next(self, self._next_clock)
+        encode_next(self, self._next_clock, over)
 
     def _answer(self, job: Job, decoded: Decoded, at: int, layer_tokens: float, spent: dict[str, float]) -> Answer:
         return Answer(

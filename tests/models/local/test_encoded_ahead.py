@@ -1,0 +1,127 @@
+"""The images of the next call are encoded before the host has read this one's answers: once, with equal answers."""
+
+import threading
+from typing import Any
+
+import pytest
+from tests.models.fast.captured import fresh
+from tests.models.tiny import picture
+
+from stakes.errors import BadInput, UnreadableImage
+from stakes.models import Request
+from stakes.models.local import image_cache
+from stakes.models.local.ahead import encode_next
+from stakes.models.local.image_cache import OpenedImage
+from stakes.models.local.resources import Clock
+
+
+def encoded(monkeypatch: pytest.MonkeyPatch, model: Any) -> list[int]:
+    """How many images each pass of the encoder has."""
+    seen: list[int] = []
+    real = type(model).encode_many
+
+    def spy(self: Any, images: Any, *more: Any) -> Any:
+        seen.append(len(images))
+        return real(self, images, *more)
+
+    monkeypatch.setattr(type(model), "encode_many", spy)
+    return seen
+
+
+def four(seed: int) -> list[Request]:
+    """About as many images, half of them by deletion."""
+    images = [picture(112, 84, seed + n) for n in range(4)]
+    by_deletion = [Request(image, "What?", 6, "deletion") for image in images[2:]]
+    return [Request(image, "What?", 6) for image in images[:2]] + by_deletion
+
+
+def wait_until_open(model: Any) -> None:
+    for call in list(model.ahead._calls):
+        for _, future in call.values():
+            future.exception()
+
+
+def test_the_next_call_is_encoded_before_the_host_waits_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, with equal answers, in batches of two; its time is its own call's."""
+    model = fresh("qwen2_5_vl", fast=True)
+    calls = [four(seed) for seed in (0, 10)]
+    plain = [model.answer(call) for call in calls]
+    model.forget()
+    model.batch_size, seen = 2, encoded(monkeypatch, model)
+    model.open_ahead(calls[0])
+    model.open_ahead(calls[1])
+    wait_until_open(model)
+    first = model.answer(calls[0])
+    assert seen == [4, 4]
+    second = model.answer(calls[1])
+    assert seen == [4, 4]
+    for found, expected in zip((first, second), plain, strict=True):
+        assert [(one.text, one.realised_tokens) for one in found] == [
+            (one.text, one.realised_tokens) for one in expected
+        ]
+        assert all(one.timings["encoder"] > 0 for one in found)
+    again = model.answer(calls[1])  # from the cache
+    assert max(one.timings["encoder"] for one in again) < 0.2 * min(one.timings["encoder"] for one in second)
+
+
+def test_a_next_call_that_is_not_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, go_on = fresh("qwen2_5_vl", fast=True), threading.Event()
+    this, following = ([Request(picture(150 + n, 120), "What is it?", 12)] for n in (0, 30))
+    real = image_cache._open
+
+    def opening(request: Request, family: str) -> OpenedImage:
+        assert request is this[0] or go_on.wait(20)
+        return real(request, family)
+
+    monkeypatch.setattr(image_cache, "_open", opening)
+    seen = encoded(monkeypatch, model)
+    model.open_ahead(this)
+    model.open_ahead(following)
+    assert len(model.answer(this)) == 1
+    assert seen == [1]
+    go_on.set()
+    assert len(model.answer(following)) == 1
+    assert seen == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (Request(b"no picture", "What?"), UnreadableImage),
+        (Request(picture(112, 84), "What?", 4, "zero-mask", "blank+redundancy"), BadInput),
+    ],
+)
+def test_what_is_wrong_with_the_next_call_is_not_this_ones_error(request_: Request, error: type[Exception]) -> None:
+    model, this = fresh("qwen2_5_vl", fast=True), [Request(picture(150, 120), "What is it?", 12)]
+    model.open_ahead(this)
+    model.open_ahead([request_])
+    wait_until_open(model)
+    assert len(model.answer(this)) == 1
+    with pytest.raises(error):
+        model.answer([request_])
+
+
+def test_images_of_the_next_call_are_waited_for_until_this_one_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, go_on = fresh("qwen2_5_vl", fast=True), threading.Event()
+    seen = encoded(monkeypatch, model)
+    looks: list[None] = []
+    real = image_cache._open
+
+    def opening(request: Request, family: str) -> OpenedImage:
+        assert go_on.wait(20)
+        return real(request, family)
+
+    def over(last: int, opens: int) -> bool:
+        looks.append(None)
+        if len(looks) == opens:
+            go_on.set()
+        return len(looks) == last
+
+    monkeypatch.setattr(image_cache, "_open", opening)
+    model.open_ahead([Request(picture(150, 120), "What is it?", 12)])
+    encode_next(model, Clock(model.device), lambda: over(last=5, opens=0))
+    assert len(looks) == 5
+    assert seen == []
+    encode_next(model, Clock(model.device), lambda: over(last=0, opens=9))
+    assert len(looks) >= 9
+    assert seen == [1]

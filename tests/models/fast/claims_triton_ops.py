@@ -90,7 +90,7 @@ def test_linear_and_norm_of_a_few_rows(rows: int, with_bias: bool) -> None:
 
 
 def test_tokens_of_the_whole_path() -> None:
-    """Of the family that also norms its queries and keys; the others are in ``test_gpu``."""
+    """Of the family that also norms its queries and keys; the others are in ``test_gpu_answers``."""
     questions = requests(2, 5, "deletion")
     ours, stock = (replace(fresh("qwen3_vl", fast=fast), max_new_tokens=3) for fast in (True, False))
     vars(ours)["fast_decoder"] = FastDecoder(ours.model, triton_ops)

@@ -75,7 +75,12 @@ def tables(results: Results) -> dict[str, Any]:
 def setup(results: Results) -> dict[str, Any]:
     """The machine, and the rates that its floors are counted with."""
     about = {name: results["about"][name] for name in ("device", "torch", "transformers", "python", "date")}
-    rates = {"TB/s, copy": results["rates"]["TB_per_s"], "TFLOP/s, product": results["rates"]["TFLOP_per_s"]}
+    kinds = {
+        "TB/s, copy": "TB_per_s",
+        "TFLOP/s, product": "TFLOP_per_s",
+        "TFLOP/s, product, sustained": "sustained_TFLOP_per_s",
+    }
+    rates = {name: results["rates"][kind] for name, kind in kinds.items() if kind in results["rates"]}
     return about_table({**about, **{name: f"{rate:.4g}" for name, rate in rates.items()}})
 
 

@@ -77,19 +77,20 @@ def test_every_cell_counts_by_the_fastest_product_of_any_run(run: Any) -> None:
         assert row[1:] == [f"worst: deletion, batch 1, 96: {times:.2f}", said]
 
 
-def test_the_tables_of_the_steady_state_are_made_of_the_results_beside_them(run: Any) -> None:
+def test_the_tables_of_the_steady_state_are_made_of_the_results_beside_them() -> None:
     steady = json.loads(STEADY.read_text(encoding="utf-8"))
-    assert steady_tables.tables(steady["results"], run["results"]) == steady["tables"]
+    assert steady_tables.tables(steady["results"]) == steady["tables"]
 
 
 def steady_run() -> Any:
     """Results of ``latency_steady.py`` with one cell of each batch, and pages of one kind."""
-    part = {"all": 130.0, "encoder": 50.0, "selector": 0.0, "prefill": 40.0, "decode": 39.0, "host": 1.0, "ratio": 1.3}
-    cell = {"batches": 10, "floor": 100.0, "one_by_one": part, "ahead": part}
+    part = {"all": 130.0, "median": 130.0, "slowest": 140.0, "ratio": 1.3, "sustained_ratio": 1.2}
+    part |= {"encoder": 50.0, "selector": 0.0, "prefill": 40.0, "decode": 39.0, "host": 0.0}
+    cell = {"batches": 10, "floor": 100.0, "sustained_floor": 108.0, "one_by_one": part, "ahead": part}
     one = {"encoder": 100.0, "native_tokens": 972, "encoder_tokens": 500.4}
     return {
         "about": dict.fromkeys(("device", "torch", "transformers", "python", "date"), "-"),
-        "rates": {"TB_per_s": 4.0, "TFLOP_per_s": 700.0},
+        "rates": {"TB_per_s": 4.0, "TFLOP_per_s": 700.0, "sustained_TFLOP_per_s": 650.0},
         "steady, batch 1, deletion, 304": deepcopy(cell),
         "steady, batch 32, resolution, 304": {"skipped": "no time left"},
         "steady, batch 32, resolution, full": deepcopy(cell),
@@ -98,31 +99,43 @@ def steady_run() -> Any:
     }
 
 
-def test_the_steady_state_counts_the_host_and_every_cell() -> None:
+def test_the_steady_state_counts_the_host_and_every_cell_by_both_floors() -> None:
     results = steady_run()
-    assert [row[2] for row in steady_tables.bars(results)] == ["met"] * 3
+    assert [row[2] for row in steady_tables.bars(results)] == ["met"] * 5
     assert steady_tables.bars(results)[0][1] == "1 of 1, worst 1.30 (deletion, 304)"
-    for bar, (name, ratio) in enumerate(
-        (("steady, batch 1, deletion, 304", 1.41), ("steady, batch 32, resolution, full", 1.31))
-    ):
-        worse = deepcopy(results)
-        worse[name]["ahead"]["ratio"] = ratio
-        assert steady_tables.bars(worse)[bar][2] == "**missed**"
+    worse = (("steady, batch 1, deletion, 304", 1.41), ("steady, batch 32, resolution, full", 1.31))
+    for at, (name, ratio) in enumerate(worse):
+        for more, kind in enumerate(steady_tables.FLOORS):
+            changed = deepcopy(results)
+            changed[name]["ahead"][kind] = ratio
+            missed = [row[2] == "**missed**" for row in steady_tables.bars(changed)]
+            assert missed == [place == 2 * at + more for place in range(5)]
     results["blank, docvqa"]["encoder_ratio"] = 0.61
-    assert steady_tables.bars(results)[2][1:] == ["61 %", "**missed**"]
+    assert steady_tables.bars(results)[4][1:] == ["61 %", "**missed**"]
     without = {name: one for name, one in results.items() if "batch 1" not in name}
     assert steady_tables.bars(without)[0][1:] == ["not measured", "open"]
 
 
-def test_tables_of_the_steady_state_leave_out_what_was_not_reached(run: Any) -> None:
-    results = run["results"]
-    results["deletion, batch 1, 304"]["floor"]["all"] = 65.0
-    found = steady_tables.tables(steady_run(), results)
-    assert found["steady"]["rows"][0][6:8] == ["1.30", "2.00"]
+def test_tables_of_the_steady_state_leave_out_what_was_not_reached() -> None:
+    found = steady_tables.tables(steady_run())
+    assert found["steady"]["rows"][0][3:] == ["100", "108", "130", "140", "130", "1.30", "1.20", "1.30"]
     assert [row[:3] for row in found["steady"]["rows"]] == [["1", "304", "deletion"], ["32", "full", "resolution"]]
     assert found["steady-stages"]["rows"][0][3:] == ["50.0", "0.0", "40.0", "39.0", "1.0", "130"]
     assert found["steady-blank"]["rows"][0] == ["docvqa", "500 of 972", "100", "100", "0.60", "0.80"]
     assert found["steady-blank"]["rows"][1][:2] == ["the encoder alone", "30 %"]
+
+
+def test_blank_tokens_that_a_run_did_not_reach_are_taken_from_another_one_and_said_to_be() -> None:
+    results, other = steady_run(), steady_run()
+    other["blank, sroie"] = deepcopy(other["blank, docvqa"])
+    other["blank, docvqa"]["encoder_ratio"] = 0.1
+    results["blank, sroie"] = {"skipped": "no time left"}
+    found = steady_tables.merged(results, [other])
+    assert found["blank, sroie"] == other["blank, sroie"]
+    assert found["blank, docvqa"]["encoder_ratio"] == 0.6
+    table = steady_tables.tables(found)["steady-blank"]
+    assert table["findings"] == ["measured in another run, on another GPU of this kind: sroie"]
+    assert steady_tables.tables(steady_tables.merged(results, []))["steady-blank"]["findings"] == []
 
 
 def test_rounding_keeps_five_digits_of_every_number() -> None:

@@ -144,6 +144,17 @@ def process(name: str, upstream: str = "") -> Iterator[tuple[int, int]]:
             running.terminate()
 
 
+@contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Processes that are started inside run on these cores alone."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def cpu_seconds(pid: int) -> float:
     """CPU time of a process so far."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:

@@ -6,8 +6,9 @@
 Three proxies of one process each: the gateway (enforce), LiteLLM with a hook of a few lines of Pillow that does the
 same to an image (decode, resize to 576 tokens, encode as PNG) in threads, and LiteLLM with ``stakes.gateway.litellm``.
 ``bare`` is starlette and aiohttp's client. Added p99 is p99 minus bare's. The limits: text at most a fifth of the CPU
-time of LiteLLM, pages at most a third, and at most half its added p99 in both. Other load on a shared machine slows the
-proxy that is running, so rounds alternate and medians are shown; rates depend on it more than CPU time does.
+time of LiteLLM, pages at most a third, and at most half its added p99 in both. Proxies run on one core, client and stub
+on the others, so that a rate is the proxy's own; ``--shared`` lets all run anywhere. Other load on a shared machine
+slows the proxy that is running, so rounds alternate and medians are shown.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.gateway import QUESTION, Round, free_port, one_round, page_body, process
+from benchmarks.gateway import QUESTION, Round, free_port, on_cores, one_round, page_body, process
 
 LITELLM = Path(__file__).parents[1] / ".venv-litellm/bin/litellm"
 LIMITS = {"text": 5.0, "page": 3.0}  # times LiteLLM, by CPU time
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of one round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=16)
+    parser.add_argument("--shared", action="store_true", help="proxies, client and stub share all cores")
     options = parser.parse_args()
     if not LITELLM.exists():
         raise SystemExit("LiteLLM is not installed here; run: make test-litellm")
@@ -117,12 +119,16 @@ def main() -> None:
     pages = [page_body(seed) for seed in range(3)]
     kinds = (("text", text, options.at_once), ("page", pages, 4))
     seen: dict[tuple[str, str], list[Round]] = {}
+    every = os.sched_getaffinity(0)
+    own = every if options.shared or len(every) < 2 else {min(every)}
     with ExitStack() as stack:
+        stack.enter_context(on_cores(every - own or every))  # client and stub
         _, stub = stack.enter_context(process("stub"))
         upstream = f"http://127.0.0.1:{stub}"
-        roles = {name: stack.enter_context(process(name, upstream)) for name in ("bare", "enforce")}
-        roles["litellm"] = stack.enter_context(litellm(upstream, PILLOW))
-        roles["litellm+us"] = stack.enter_context(litellm(upstream, STAKES))
+        with on_cores(own):
+            roles = {name: stack.enter_context(process(name, upstream)) for name in ("bare", "enforce")}
+            roles["litellm"] = stack.enter_context(litellm(upstream, PILLOW))
+            roles["litellm+us"] = stack.enter_context(litellm(upstream, STAKES))
         for pid, port in roles.values():
             for _, bodies, _ in kinds:
                 one_round(pid, port, bodies, 2, 0.5)  # warm up

@@ -101,6 +101,27 @@ def test_what_is_wrong_with_the_next_call_is_not_this_ones_error(request_: Reque
         model.answer([request_])
 
 
+def test_an_encoder_that_fails_on_the_next_call_fails_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fresh("qwen2_5_vl", fast=True)
+    this, following = ([Request(picture(150 + n, 120), "What is it?", 12)] for n in (0, 30))
+    real, passes = type(model).encode_many, list[int]()
+
+    def failing(self: Any, images: Any, *more: Any) -> Any:
+        passes.append(len(images))
+        if len(passes) > 1:
+            raise RuntimeError("no such kernel")
+        return real(self, images, *more)
+
+    monkeypatch.setattr(type(model), "encode_many", failing)
+    model.open_ahead(this)
+    model.open_ahead(following)
+    wait_until_open(model)
+    assert len(model.answer(this)) == 1
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        model.answer(following)
+    assert passes == [1] * 3
+
+
 def test_images_of_the_next_call_are_waited_for_until_this_one_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     model, go_on = fresh("qwen2_5_vl", fast=True), threading.Event()
     seen = encoded(monkeypatch, model)

@@ -23,7 +23,8 @@ The other files:
 
 * ``cuda_graphs``      captures work once and replays it in one call
 * ``torch_ops``        the operations between matrix products in torch: the reference, and the fallback without Triton
-* ``triton_ops``       the same operations as Triton kernels: norms, RoPE with the KV-cache write, SwiGLU, GEMV
+* ``triton_ops``       the same operations as Triton kernels: norms, RoPE with the KV-cache write, SwiGLU, GEMV, and
+                       products of a few rows in parts, which a norm adds up
 * ``triton_attention`` attention on the KV cache (split KV), and RoPE with attention for windows of patches
 * ``vision_encoder``   the stock encoder with a faster patch embedding and window attention, for single images
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stakes.errors import BadInput, StakesError
+from stakes.errors import BadInput
 from stakes.models.base import DEFAULT_SELECTOR, Request
 from stakes.models.local.image_cache import (
     Encoded,
@@ -51,7 +51,7 @@ def encode_next(vlm: "LocalVLM", clock: Clock, over: Callable[[], bool]) -> None
             return
         time.sleep(POLL)
     requests, opened = call
-    with suppress(StakesError):  # raised by the call that has the image
+    with suppress(Exception):  # the call that has the image raises it again
         _encode_new(vlm, requests, opened, clock)
 
 

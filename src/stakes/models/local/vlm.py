@@ -137,11 +137,8 @@ class LocalVLM(ABC):
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._lock, torch.inference_mode():  # hooks sit on the one model: no two batches at once
             began = time.perf_counter()
-            parts, clock = (
-                [part for request in requests for part in request.parts],
-                self._next_clock or Clock(self.device),
-            )
-            self._next_clock = None
+            parts = [part for request in requests for part in request.parts]
+            clock, self._next_clock = self._next_clock or Clock(self.device), None
             opened = self.ahead.take(parts)
             if self.fast_decoder is not None:
                 encode_ahead(self, parts, opened, clock)

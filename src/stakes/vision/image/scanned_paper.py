@@ -52,6 +52,7 @@ class ScannedPaper:
         high = [min(255, value + tolerance) for value in self.background]
         self._above = self._row([min(255, value + 1) for value in high], self.size[0])
         self.brighter = max(high) < 255  # whether a pixel can be brighter than the paper
+        self._only_darker = min(high) == 255
 
     def is_clean(self, core: Bounds) -> bool:
         """Whether the paper around the core has one value, as no scan has; what has two values in all may be one."""
@@ -79,8 +80,8 @@ class ScannedPaper:
 
     def differs(self, values: Values, side: int = 1) -> Cells:
         """[rows, columns]: squares with a pixel that is not background; below the lowest, the difference wraps."""
-        wide = values.shape[1]
-        return self._squares(values - self._lowest[:wide] > self._spread[:wide], side)
+        lowest, spread = self._lowest[: values.shape[1]], self._spread[: values.shape[1]]
+        return self._squares(values < lowest if self._only_darker else values - lowest > spread, side)
 
     def is_light(self, values: Values, side: int = 1) -> Cells:
         """[rows, columns]: squares with a pixel at least half as bright as the background in some channel."""

@@ -33,12 +33,14 @@ class ScannedPaper:
         if isinstance(image, Pixels):
             values = np.frombuffer(image.data, dtype=np.uint8).reshape(image.size[1], image.size[0], 3)
             down, across = _nearest(image.size[1], rows), _nearest(image.size[0], columns)
-            grid = Image.fromarray(values.take(down, axis=0).take(across, axis=1))
+            taken = values.take(down, axis=0).take(across, axis=1)
+            grid, self.grid = Image.fromarray(taken), taken.reshape(len(down), -1)
             self._pixels: Image.Image | Values = values.reshape(image.size[1], -1)
         else:
             grid = image.resize((columns, rows), Image.Resampling.NEAREST)
+            self.grid = _values(grid)
             self._pixels = _values(image) if image.mode == "L" else image
-        self.grid, self.depth, counts = _values(grid), len(grid.getbands()), grid.histogram()
+        self.depth, counts = len(grid.getbands()), grid.histogram()
         self._counts = [counts[first : first + 256] for first in range(0, 256 * self.depth, 256)]
         self.background = [_most_frequent(counts) for counts in self._counts]
         self.light = min(self.background) > 128

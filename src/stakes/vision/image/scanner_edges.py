@@ -67,6 +67,8 @@ def erase_scanner_edges(ink: Cells, paper: ScannedPaper, side: int) -> None:
     rim, flat, far = 1 if paper.clean else int(RIM * longest), max(1, FLAT // side), int(NEAR * longest)
     thick = max(flat + 1, int(THICK * longest))
     for number, inward in enumerate(from_edges(ink)):
+        if not inward[: rim + 1].any():
+            continue
         edge = _Edge(paper, side, number, inward)
         rows = edge.rows(rim + far + thick)
         found = rows.copy()

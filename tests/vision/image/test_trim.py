@@ -61,6 +61,23 @@ def test_gray_values_are_those_of_the_image() -> None:
     assert image.tobytes() == before
 
 
+@pytest.mark.parametrize("paper", [255, 200], ids=["white", "darker"])
+@pytest.mark.parametrize("side", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_squares_hold_ink_where_a_pixel_does(mode: str, side: int, paper: int) -> None:
+    """Also in parts of fewer rows or columns than a square has."""
+    dice = np.random.default_rng(side)
+    shape = (90, 70) if mode == "L" else (90, 70, 3)
+    values = np.where(dice.random(shape) < 0.002, dice.integers(0, 256, shape), paper).astype(np.uint8)
+    seen = scanned_paper.ScannedPaper(Image.fromarray(values), 32)
+    ink = (np.abs(values.astype(int) - paper) > 32).reshape(*shape[:2], -1).any(axis=2)
+    for width, height in ((70, 90), (33, 1), (1, 33), (3, 3), (64, 64)):
+        wanted = np.zeros((-(-height // side), -(-width // side)), dtype=bool)
+        for y, x in np.argwhere(ink[:height, :width]):
+            wanted[y // side, x // side] = True
+        assert np.array_equal(seen.differs(seen.part((0, 0, width, height)), side), wanted)
+
+
 def _psnr(one: Image.Image, other: Image.Image) -> float:
     error = np.mean((np.asarray(one, dtype=float) - np.asarray(other, dtype=float)) ** 2)
     return float(10 * np.log10(255**2 / max(error, 1e-9)))

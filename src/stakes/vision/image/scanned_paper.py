@@ -7,6 +7,7 @@ ink = paper.differs(paper.part((0, 0, 200, 100)), side=4) # [25, 50]: squares of
 from bisect import bisect_left
 from itertools import accumulate
 from operator import sub
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +33,14 @@ class ScannedPaper:
         if isinstance(image, Pixels):
             values = np.frombuffer(image.data, dtype=np.uint8).reshape(image.size[1], image.size[0], 3)
             down, across = _nearest(image.size[1], rows), _nearest(image.size[0], columns)
-            grid = Image.fromarray(values.take(down, axis=0).take(across, axis=1))
+            taken = values.take(down, axis=0).take(across, axis=1)
+            grid, self.grid = Image.fromarray(taken), taken.reshape(len(down), -1)
             self._pixels: Image.Image | Values = values.reshape(image.size[1], -1)
         else:
             grid = image.resize((columns, rows), Image.Resampling.NEAREST)
+            self.grid = _values(grid)
             self._pixels = _values(image) if image.mode == "L" else image
-        self.grid, self.depth, counts = _values(grid), len(grid.getbands()), grid.histogram()
+        self.depth, counts = len(grid.getbands()), grid.histogram()
         self._counts = [counts[first : first + 256] for first in range(0, 256 * self.depth, 256)]
         self.background = [_most_frequent(counts) for counts in self._counts]
         self.light = min(self.background) > 128
@@ -48,17 +51,18 @@ class ScannedPaper:
     def tolerate(self, tolerance: int) -> None:
         """Background is what differs by no more than this in any channel."""
         self.tolerance = tolerance
-        self._lowest, self._spread = self._range(tolerance, self.size[0])
-        high = [min(255, value + tolerance) for value in self.background]
+        low, high = self._limits(tolerance)
+        self._lowest, self._highest = self._row(low, self.size[0]), self._row(high, self.size[0])
         self._above = self._row([min(255, value + 1) for value in high], self.size[0])
         self.brighter = max(high) < 255  # whether a pixel can be brighter than the paper
+        self._only_darker = min(high) == 255  # whether no channel can
 
     def is_clean(self, core: Bounds) -> bool:
         """Whether the paper around the core has one value, as no scan has; what has two values in all may be one."""
         rows, columns = self.grid.shape[0], self.grid.shape[1] // self.depth
-        lowest, spread = self._range(NOISE, columns)
+        lowest, highest = (self._row(channels, columns) for channels in self._limits(NOISE))
         unlike = self._squares(self.grid != self._row(self.background, columns), 1)
-        far = self._squares(self.grid - lowest > spread, 1)
+        far = self._squares((self.grid < lowest) | (self.grid > highest), 1)
         if any(core):
             x0, x1 = (int(x * columns / self.size[0]) for x in (core[0], core[2]))
             y0, y1 = (int(y * rows / self.size[1]) for y in (core[1], core[3]))
@@ -78,17 +82,20 @@ class ScannedPaper:
         return self._pixels[box[1] : box[3], box[0] * self.depth : box[2] * self.depth]
 
     def differs(self, values: Values, side: int = 1) -> Cells:
-        """[rows, columns]: squares with a pixel that is not background; below the lowest, the difference wraps."""
+        """[rows, columns]: squares with a pixel that is not background."""
         wide = values.shape[1]
-        return self._squares(values - self._lowest[:wide] > self._spread[:wide], side)
+        lines = _joined(values, side, np.minimum) < self._lowest[:wide]
+        if not self._only_darker:
+            lines |= _joined(values, side, np.maximum) > self._highest[:wide]
+        return self._across(lines, side)
 
     def is_light(self, values: Values, side: int = 1) -> Cells:
         """[rows, columns]: squares with a pixel at least half as bright as the background in some channel."""
-        return self._squares(values > self._half[: values.shape[1]], side)
+        return self._across(_joined(values, side, np.maximum) > self._half[: values.shape[1]], side)
 
     def is_not_brighter(self, values: Values, side: int = 1) -> Cells:
         """[rows, columns]: squares with a pixel that is not brighter than background in some channel."""
-        return self._squares(values < self._above[: values.shape[1]], side)
+        return self._across(_joined(values, side, np.minimum) < self._above[: values.shape[1]], side)
 
     def changes(self, values: Values, side: int) -> Cells:
         """[rows, columns]: squares with a pixel that differs from the one above or beside it."""
@@ -102,11 +109,10 @@ class ScannedPaper:
         channel = min(1, self.depth - 1)
         return np.abs(values[:, channel :: self.depth].astype(np.int16) - self.background[channel])
 
-    def _range(self, tolerance: int, columns: int) -> tuple[Values, Values]:
-        """The lowest value that counts as background, and how far the highest is from it."""
+    def _limits(self, tolerance: int) -> tuple[list[int], list[int]]:
+        """The lowest and the highest value of each channel that count as background."""
         low = [max(0, value - tolerance) for value in self.background]
-        spread = [min(255, value + tolerance) - least for value, least in zip(self.background, low, strict=True)]
-        return self._row(low, columns), self._row(spread, columns)
+        return low, [min(255, value + tolerance) for value in self.background]
 
     def _row(self, channels: list[int], columns: int) -> Values:
         """The values of the channels for each pixel of a row; a single one where they are the same, which is faster."""
@@ -115,28 +121,45 @@ class ScannedPaper:
 
     def _squares(self, flags: Cells, side: int) -> Cells:
         """[rows, columns]: whether any flag of a square is set; the last may be smaller."""
-        word = side * self.depth  # bytes of one row of a square
+        return self._across(_joined(flags, side, np.bitwise_or), side)
+
+    def _across(self, lines: Cells, side: int) -> Cells:
+        """[rows, columns]: whether any flag is set, of so many pixels side by side."""
+        word = side * self.depth  # bytes of a line of a square
         if word == 1:
-            return flags
-        height, width = flags.shape
-        rows, columns = -(-height // side), -(-width // word)
-        if (rows * side, columns * word) != flags.shape:
-            padded = np.zeros((rows * side, columns * word), dtype=np.bool_)
-            padded[:height, :width] = flags
-            flags = padded
-        line = flags
-        if side > 1:
-            lines = flags.reshape(rows, side, columns * word)
-            line = lines[:, 0] | lines[:, 1]
-            for offset in range(2, side):
-                line |= lines[:, offset]
-        words = line.view(f"u{min(side, 8)}")  # as many flags at once
-        each = words.shape[1] // columns
-        joined = words[:, ::each]
+            return lines
+        rows, width = lines.shape
+        columns = -(-width // word)
+        if columns * word != width:
+            padded = np.zeros((rows, columns * word), dtype=np.bool_)
+            padded[:, :width] = lines
+            lines = padded
+        words = lines.reshape(-1).view(f"u{min(side, 8)}")  # as many flags at once
+        each = len(words) // (rows * columns)
+        count = len(words) - each + 1
+        joined = words[:count]  # each word with those after it: two thirds of the time of steps of so many words
         for offset in range(1, each):
-            joined = joined | words[:, offset::each]
-        found: Cells = joined != 0
+            joined = joined | words[offset : offset + count]
+        found: Cells = (joined[::each] != 0).reshape(rows, columns)
         return found
+
+
+def _joined(values: NDArray[Any], side: int, join: np.ufunc) -> NDArray[Any]:
+    """[rows of squares, values]: so many rows as one; the last may be fewer.
+
+    The least and the greatest are joined before they are compared: half as many comparisons, 0.7 of the time.
+    """
+    if side == 1:
+        return values
+    whole, wide = len(values) // side, values.shape[1]
+    lines = values[: whole * side].reshape(whole, side, wide)
+    joined = np.empty((-(-len(values) // side), wide), dtype=values.dtype)
+    join(lines[:, 0], lines[:, 1], out=joined[:whole])
+    for offset in range(2, side):
+        join(joined[:whole], lines[:, offset], out=joined[:whole])
+    if whole < len(joined):
+        join.reduce(values[whole * side :], axis=0, out=joined[whole])
+    return joined
 
 
 def _nearest(length: int, count: int) -> NDArray[np.intp]:

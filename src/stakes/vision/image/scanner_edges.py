@@ -67,6 +67,8 @@ def erase_scanner_edges(ink: Cells, paper: ScannedPaper, side: int) -> None:
     rim, flat, far = 1 if paper.clean else int(RIM * longest), max(1, FLAT // side), int(NEAR * longest)
     thick = max(flat + 1, int(THICK * longest))
     for number, inward in enumerate(from_edges(ink)):
+        if not inward[: rim + 1].any():
+            continue
         edge = _Edge(paper, side, number, inward)
         rows = edge.rows(rim + far + thick)
         found = rows.copy()
@@ -88,6 +90,7 @@ class _Edge:
     def __init__(self, paper: ScannedPaper, side: int, number: int, ink: Cells) -> None:
         self.paper, self.side, self.number, self.ink = paper, side, number, ink
         self.inward, self.along = ink.shape
+        self._solid = dict[str, list[int] | None]()  # by what is flagged; pixels stay as they are, so once is enough
 
     def rows(self, deep: int, start: int = 0) -> list[int]:
         """The rows of ink from one to another."""
@@ -103,6 +106,11 @@ class _Edge:
 
     def solid(self, flagged: Callable[[Values, int], Cells], rim: int) -> list[int] | None:
         """Rows of the cells without a flagged pixel; None where too few are in the rim."""
+        if flagged.__name__ not in self._solid:
+            self._solid[flagged.__name__] = self._find_solid(flagged, rim)
+        return self._solid[flagged.__name__]
+
+    def _find_solid(self, flagged: Callable[[Values, int], Cells], rim: int) -> list[int] | None:
         for deep in (rim + 1, int(DEEPEST * self.inward) + 1):
             cells = from_edges(flagged(self.part(min(deep, self.inward)), self.side))[self.number]
             if self.along - np.count_nonzero(cells[: rim + 1].all(axis=0)) < ALONG * self.along:
@@ -133,7 +141,8 @@ def _erase_lines(rows: list[int], rim: int, edge: _Edge, thickness: tuple[int, i
         outermost.append(row & ~seen)
         seen |= row
     for most in thickness:
-        thin = [first & ~rows[min(deep + most, len(rows) - 1)] for deep, first in enumerate(outermost)]
+        behind = rows[most:] + rows[-1:] * most
+        thin = [first & ~row for first, row in zip(outermost, behind, strict=False)]
         lines = [
             (start, end)
             for start, end in _long_runs(thin, edge.along)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -79,6 +80,26 @@ def test_logits_equal_those_of_the_stock_loop(family: str, penalty: float, bucke
         torch.testing.assert_close(
             result.logits[step][alive], stock[alive], atol=1e-5 * float(stock.abs().max()), rtol=1e-5
         )
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl"])
+def test_every_norm_has_its_own_weights(family: str) -> None:
+    """Those of a new model are all 1, with which no norm can be taken for another."""
+    model = fresh(family, fast=False)
+    model = replace(model, model=deepcopy(model.model))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, weights in model.model.model.language_model.named_parameters():
+            if "norm" in name:
+                weights.uniform_(0.5, 2.0)
+    with torch.inference_mode():
+        jobs = [model.prepare(one) for one in requests(3, 5, "deletion")]
+        batch, ids = pack([job.prompt for job in jobs]), [job.ids for job in jobs]
+        options = DecodeOptions(8, Clock(model.device), keep_logits=True)
+        expected = greedy(model.model, batch, ids, options)
+        result = FastDecoder(model.model).greedy(batch, ids, options)
+    assert result.tokens == expected.tokens
+    torch.testing.assert_close(result.logits[1], expected.logits[1], atol=1e-4, rtol=1e-4)
 
 
 @torch.inference_mode()

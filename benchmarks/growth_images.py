@@ -21,7 +21,7 @@ from stakes.gateway.proxy.images import data_url, fit_image, measure_bytes
 from stakes.gateway.proxy.request import dump_images, read_call
 from stakes.gateway.settings import Limits
 from stakes.models import Request
-from stakes.models.local.image_cache import ImagesAhead
+from stakes.models.local.ahead import ImagesAhead
 from stakes.vision.image.resize import fit
 
 FAMILY = "qwen2.5-vl"
@@ -48,7 +48,7 @@ def _ahead(images: int) -> Work:
     def work() -> None:
         ahead = ImagesAhead()
         ahead.start(requests, FAMILY)
-        assert len(ahead.take(requests)) == images
+        assert len(ahead.take(requests)[0]) == images
 
     return work
 

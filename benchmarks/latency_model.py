@@ -92,7 +92,8 @@ def drawn(count: int, columns: int, rows: int, source: Path | str = "forms") -> 
         found: list[Image.Image] = [Image.open(path) for path in scans(source)[:count]]
     else:
         found = [synthetic.draw(source, seed, "test").image for seed in range(min(count, DISTINCT))]
-    sized = [page.convert("RGB").resize((28 * columns, 28 * rows)) for page in found]
+    every = (page.convert("RGB").resize((28 * columns, 28 * rows)) for page in found)
+    sized = list({page.tobytes(): page for page in every}.values())  # a folder may hold copies
     return [ImageChops.offset(sized[n % len(sized)], 0, n // len(sized)) for n in range(count)]
 
 

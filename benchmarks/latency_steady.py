@@ -64,7 +64,7 @@ def _run(bench: Bench, calls: Sequence[Sequence[Request]], warm_ups: int, *, ahe
             bench.model.open_ahead(call)
         if ahead and at + 1 < len(calls):
             bench.model.open_ahead(calls[at + 1])
-        answers = bench.model.answer(call)  # returns when the device is done
+        answers = bench.model.answer(call)  # the device may be at work for the next call already
         ends.append(time.perf_counter())
         spent.append({stage: sum(answer.timings[stage] for answer in answers) for stage in answers[0].timings})
     took = [1000 * (end - start) for start, end in pairwise(ends[warm_ups - 1 :])]

@@ -135,11 +135,11 @@ def findings(results: Results) -> list[str]:
     """How long the GPU waits for the host, by mechanism and batch, and the two rates."""
     shares: dict[str, list[float]] = {}
     for batch, mechanism, _, one in cells(results):
-        shares.setdefault(f"{mechanism} at batch {batch}", []).append(rest(one) / one["ahead"]["median"])
-    waits = ", ".join(f"{name} {percent(min(some))} to {percent(max(some))}" for name, some in shares.items())
+        shares.setdefault(f"{mechanism}, batch {batch}", []).append(rest(one) / one["ahead"]["median"])
+    waits = "; ".join(f"{name}: {percent(min(some))} to {percent(max(some))}" for name, some in shares.items())
     rates = results["rates"]
     return [
-        f"the GPU waits for the host during this share of the time, by medians: {waits}",
+        f"share of the time in which the GPU waits for the host, by medians: {waits}",
         f"a large product runs at {rates['TFLOP_per_s']:.0f} TFLOP/s for some milliseconds, and at "
         f"{rates['sustained_TFLOP_per_s']:.0f} without a pause",
     ]
@@ -158,7 +158,7 @@ def merged(results: Results, others: list[Results]) -> Results:
         for name, one in other.items()
         if name.startswith("blank, ") and "encoder_ratio" in one and "encoder_ratio" not in results.get(name, {})
     }
-    return {**results, **added, OTHERS: dict.fromkeys(added, True)}
+    return {**results, **added, OTHERS: {**results.get(OTHERS, {}), **dict.fromkeys(added, True)}}
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from stakes.models import Request
 from stakes.models.fast import torch_ops
 from stakes.models.fast.decoder import FastDecoder
 from stakes.models.fast.torch_ops import Segments
+from stakes.models.local.ahead import ImagesAhead
 from stakes.models.local.image_cache import EncodedCache
 from stakes.models.local.vlm import LocalVLM
 
@@ -22,7 +23,7 @@ QUESTIONS = ["What is it?", "How much is the total on this page?", "Who?"]
 
 
 def fresh(family: str, fast: bool) -> LocalVLM:
-    return replace(tiny(family), cache=EncodedCache(), fast=fast)
+    return replace(tiny(family), cache=EncodedCache(), ahead=ImagesAhead(), fast=fast)
 
 
 @cache

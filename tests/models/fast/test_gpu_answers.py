@@ -60,7 +60,7 @@ def test_the_host_has_these_answers_before_the_device_has_encoded_the_next_image
     for call in calls:
         model.open_ahead(call)
     for opened in list(model.ahead._calls):
-        for _, future in opened.values():
+        for _, future in opened.images.values():
             future.result()
     encode_many = model.encode_many
     passes: list[int] = []

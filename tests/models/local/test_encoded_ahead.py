@@ -1,6 +1,7 @@
 """The images of the next call are encoded before the host has read this one's answers: once, with equal answers."""
 
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.models.tiny import picture
 
 from stakes.errors import BadInput, UnreadableImage
 from stakes.models import Request
-from stakes.models.local import image_cache
+from stakes.models.local import ahead, image_cache
 from stakes.models.local.ahead import encode_next
 from stakes.models.local.image_cache import OpenedImage
 from stakes.models.local.resources import Clock
@@ -20,9 +21,9 @@ def encoded(monkeypatch: pytest.MonkeyPatch, model: Any) -> list[int]:
     seen: list[int] = []
     real = type(model).encode_many
 
-    def spy(self: Any, images: Any, *more: Any) -> Any:
+    def spy(self: Any, images: Any, *more: Any, **named: Any) -> Any:
         seen.append(len(images))
-        return real(self, images, *more)
+        return real(self, images, *more, **named)
 
     monkeypatch.setattr(type(model), "encode_many", spy)
     return seen
@@ -37,7 +38,7 @@ def four(seed: int) -> list[Request]:
 
 def wait_until_open(model: Any) -> None:
     for call in list(model.ahead._calls):
-        for _, future in call.values():
+        for _, future in call.images.values():
             future.exception()
 
 
@@ -67,13 +68,13 @@ def test_the_next_call_is_encoded_before_the_host_waits_for_this_one(monkeypatch
 def test_a_next_call_that_is_not_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     model, go_on = fresh("qwen2_5_vl", fast=True), threading.Event()
     this, following = ([Request(picture(150 + n, 120), "What is it?", 12)] for n in (0, 30))
-    real = image_cache._open
+    real = image_cache.open_request
 
     def opening(request: Request, family: str) -> OpenedImage:
         assert request is this[0] or go_on.wait(20)
         return real(request, family)
 
-    monkeypatch.setattr(image_cache, "_open", opening)
+    monkeypatch.setattr(ahead, "open_request", opening)
     seen = encoded(monkeypatch, model)
     model.open_ahead(this)
     model.open_ahead(following)
@@ -126,7 +127,7 @@ def test_images_of_the_next_call_are_waited_for_until_this_one_is_over(monkeypat
     model, go_on = fresh("qwen2_5_vl", fast=True), threading.Event()
     seen = encoded(monkeypatch, model)
     looks: list[None] = []
-    real = image_cache._open
+    real = image_cache.open_request
 
     def opening(request: Request, family: str) -> OpenedImage:
         assert go_on.wait(20)
@@ -138,7 +139,7 @@ def test_images_of_the_next_call_are_waited_for_until_this_one_is_over(monkeypat
             go_on.set()
         return len(looks) == last
 
-    monkeypatch.setattr(image_cache, "_open", opening)
+    monkeypatch.setattr(ahead, "open_request", opening)
     model.open_ahead([Request(picture(150, 120), "What is it?", 12)])
     encode_next(model, Clock(model.device), lambda: over(last=5, opens=0))
     assert len(looks) == 5
@@ -146,3 +147,56 @@ def test_images_of_the_next_call_are_waited_for_until_this_one_is_over(monkeypat
     encode_next(model, Clock(model.device), lambda: over(last=0, opens=9))
     assert len(looks) >= 9
     assert seen == [1]
+
+
+def test_a_call_larger_than_the_cache_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fresh("qwen2_5_vl", fast=True)
+    this, following = ([Request(picture(112, 84, seed + n), "What?") for n in range(9)] for seed in (0, 20))
+    two_at_once = partial(image_cache.chunks_by_area, limit=2 * 112 * 84)
+    monkeypatch.setattr(ahead, "chunks_by_area", two_at_once)
+    model.answer(this[:1])
+    model.cache.limit = 8 * model.cache._bytes
+    model.forget()
+    seen = encoded(monkeypatch, model)
+    plain = [one.text for one in model.answer(following)]
+    assert sum(seen) == 9
+    model.forget()
+    seen.clear()
+    model.open_ahead(this[:1])
+    model.open_ahead(following)
+    wait_until_open(model)
+    model.answer(this[:1])
+    assert sum(seen) > 1
+    assert [one.text for one in model.answer(following)] == plain
+    assert sum(seen) == 1 + 9
+
+
+def test_what_was_encoded_for_a_call_is_in_its_time_and_in_no_other() -> None:
+    model = fresh("qwen2_5_vl", fast=True)
+    this, following, known = (four(seed) for seed in (0, 10, 20))
+    model.answer(known)
+    model.open_ahead(this)
+    model.open_ahead(following)
+    wait_until_open(model)
+    model.answer(this)
+    assert model.answer([]) == []
+    cached = model.answer(known)
+    waiting = model.answer(following)
+    assert max(one.timings["encoder"] for one in cached) < 0.2 * min(one.timings["encoder"] for one in waiting)
+
+
+def test_a_call_that_is_never_made_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fresh("qwen2_5_vl", fast=True)
+    seen = encoded(monkeypatch, model)
+    model.open_ahead(four(10))
+    wait_until_open(model)
+    for seed in (20, 30):
+        model.answer(four(seed))
+        model.cache.clear()
+    assert seen == [4, 4, 4]
+    model.open_ahead(four(10))
+    wait_until_open(model)
+    model.forget()
+    seen.clear()
+    model.answer(four(40))
+    assert seen == [4]

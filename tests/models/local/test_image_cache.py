@@ -26,13 +26,13 @@ def page(seed: int) -> Image.Image:
 def test_images_opened_together_equal_those_opened_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(images, "WORKERS", 4)
     opening: list[str] = []
-    real = images._open
+    real = images.open_request
 
     def spy(request: Request, family: str) -> OpenedImage:
         opening.append(threading.current_thread().name)
         return real(request, family)
 
-    monkeypatch.setattr(images, "_open", spy)
+    monkeypatch.setattr(images, "open_request", spy)
     page(3).save(tmp_path / "page.png")
     pages = [page(0), page(1), page(2), str(tmp_path / "page.png")]
     requests = [Request(one, "What?", budget) for budget in (None, 20, 50) for one in (*pages, pages[0])]

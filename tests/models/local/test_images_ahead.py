@@ -11,8 +11,10 @@ from tests.models.tiny import picture
 
 from stakes.errors import UnreadableImage
 from stakes.models import Request
+from stakes.models.local import ahead as ahead_module
 from stakes.models.local import image_cache
-from stakes.models.local.image_cache import ImagesAhead, OpenedImage, open_all
+from stakes.models.local.ahead import ImagesAhead
+from stakes.models.local.image_cache import OpenedImage, open_all
 from stakes.vision.deletion.blank import InkFilter
 
 FAMILY = "qwen2.5-vl"
@@ -29,13 +31,14 @@ def openings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if thread.name.startswith("stakes-ahead"):  # of an earlier test
             thread.join()
     seen: list[str] = []
-    real = image_cache._open
+    real = image_cache.open_request
 
     def spy(request: Request, family: str) -> OpenedImage:
         seen.append(threading.current_thread().name)
         return real(request, family)
 
-    monkeypatch.setattr(image_cache, "_open", spy)
+    for module in (image_cache, ahead_module):
+        monkeypatch.setattr(module, "open_request", spy)
     return seen
 
 
@@ -45,18 +48,18 @@ def test_images_opened_ahead_are_those_of_the_call_and_opened_once(openings: lis
     del openings[:]
     ahead = ImagesAhead()
     ahead.start(requests, FAMILY)
-    opened = ahead.take(requests)
+    opened, _ = ahead.take(requests)
     assert [one.key for one in open_all(requests, FAMILY, opened)] == expected
     assert len(openings) == 6
     assert all(name.startswith("stakes-ahead") for name in openings)
-    assert ahead.take(requests) == {}
+    assert ahead.take(requests) == ({}, None)
 
 
 def test_the_next_call_is_opened_while_this_one_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The 'device' of this call goes on only once an image of the next one is open."""
     model, opened = fresh("qwen2_5_vl", fast=True), threading.Event()
     this, following = ([Request(picture(150 + n, 120), "What is it?", 12)] for n in (0, 30))
-    real_open, real_encode = image_cache._open, type(model).encode_many
+    real_open, real_encode = image_cache.open_request, type(model).encode_many
 
     def opening(request: Request, family: str) -> OpenedImage:
         made = real_open(request, family)
@@ -68,7 +71,8 @@ def test_the_next_call_is_opened_while_this_one_is_answered(monkeypatch: pytest.
         assert opened.wait(20), "the next image was not opened while the device worked"
         return real_encode(*args)
 
-    monkeypatch.setattr(image_cache, "_open", opening)
+    for module in (image_cache, ahead_module):
+        monkeypatch.setattr(module, "open_request", opening)
     monkeypatch.setattr(type(model), "encode_many", device)
     model.open_ahead(this)
     model.open_ahead(following)
@@ -96,10 +100,10 @@ def test_an_error_is_raised_by_the_call_that_has_the_image() -> None:
     good, bad = [Request(page(0), "What?")], [Request(page(1), "What?"), Request(b"no picture", "What?")]
     ahead.start(good, FAMILY)
     ahead.start(bad, FAMILY)
-    assert len(ahead.take(good)) == 1
+    assert len(ahead.take(good)[0]) == 1
     with pytest.raises(UnreadableImage):
         ahead.take(bad)
-    assert len(ahead.take(good)) == 0
+    assert len(ahead.take(good)[0]) == 0
 
 
 def test_two_calls_are_held_at_most_and_bytes_are_bounded() -> None:
@@ -107,10 +111,10 @@ def test_two_calls_are_held_at_most_and_bytes_are_bounded() -> None:
     calls = [[Request(page(i), "What?")] for i in range(4)]
     for call in calls:
         ahead.start(call, FAMILY)
-    assert [len(ahead.take(call)) for call in calls] == [0, 0, 1, 1]
+    assert [len(ahead.take(call)[0]) for call in calls] == [0, 0, 1, 1]
     small = ImagesAhead(limit=0)
     small.start(calls[0], FAMILY)
-    assert small.take(calls[0]) == {}  # left to the call
+    assert small.take(calls[0]) == ({}, None)  # left to the call
 
 
 def test_an_image_of_two_calls_is_opened_once(openings: list[str]) -> None:
@@ -119,7 +123,7 @@ def test_an_image_of_two_calls_is_opened_once(openings: list[str]) -> None:
     calls = [[Request(image, "What?", budget, "deletion")] for budget in (10, 20)]
     for call in calls:
         ahead.start(call, FAMILY)
-    assert [len(ahead.take(call)) for call in calls] == [1, 1]
+    assert [len(ahead.take(call)[0]) for call in calls] == [1, 1]
     assert len(openings) == 1
 
 
@@ -130,7 +134,7 @@ def test_the_next_call_finds_blank_tokens_looked_for() -> None:
     plain = model.answer(requests)
     model.forget()
     model.open_ahead(requests)
-    opened = model.ahead.take(requests)
+    opened, _ = model.ahead.take(requests)
     pages = [one.pixels for one in opened.values() if one.pixels is not None]
     ink = InkFilter(16, 4)
     assert [page.is_known(28, ink) for page in pages] == [True] * 2

@@ -20,6 +20,7 @@ from stakes.models.fast.triton_attention import supports_window_attention, windo
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
 
 MAX_SPLIT_ROWS = 32
+SPLIT_STAGES = 5  # loads of weights on their way at once
 
 
 @triton.jit
@@ -46,7 +47,7 @@ def _norm_kernel(x, more, weight, total, out, stride, D, eps, PARTS: tl.constexp
 def _launch_norm(x: Tensor, more: Tensor | None, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """``more``: shaped as ``x``, or the parts of such a sum, [parts, rows, D]."""
     width = x.shape[-1]
-    parts = 0 if more is None else more.numel() // x.numel()
+    parts = 0 if more is None else len(more) if more.dim() > x.dim() else 1
     flat = x.reshape(-1, width) if x.dim() != 2 else x
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     total = torch.empty_like(out) if more is not None else out
@@ -242,7 +243,7 @@ def split_gemm(x: Tensor, weight: Tensor, bias: Tensor | None = None, parts: int
     partial = torch.empty(parts, batch, count, dtype=torch.float32, device=x.device)
     _split_kernel[(triton.cdiv(count, rows), parts)](
         x, weight, x if bias is None else bias, partial, batch, count, width, size, bias is not None,
-        max(16, triton.next_power_of_2(batch)), rows, columns, num_warps=4, num_stages=5,
+        max(16, triton.next_power_of_2(batch)), rows, columns, num_warps=4, num_stages=SPLIT_STAGES,
     )  # fmt: skip
     return partial
 

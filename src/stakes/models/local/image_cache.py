@@ -2,10 +2,9 @@
 
 import hashlib
 import os
-import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, NamedTuple
@@ -22,7 +21,6 @@ from stakes.vision.image.modes import Pixels
 from stakes.vision.image.resize import Fitted, fit
 
 WORKERS = min(8, os.cpu_count() or 1)  # threads that open the images of one call
-AHEAD_BYTES = 1 << 30  # of images that are opened before their call
 
 
 @dataclass(frozen=True)
@@ -164,9 +162,9 @@ Ready = Callable[[Request, OpenedImage], OpenedImage]  # what a model does to an
 
 def open_once(request: Request, family: str, opened: OpenedImages) -> OpenedImage:
     """The request's image, fitted to its budget where resolution realises it; ``opened``: those of this call."""
-    name = _source(request)
+    name = source_of(request)
     if name not in opened:
-        opened[name] = _open(request, family)._replace(pixels=None)  # the image has them too
+        opened[name] = open_request(request, family)._replace(pixels=None)  # the image has them too
     return opened[name]
 
 
@@ -174,81 +172,16 @@ def open_all(requests: Sequence[Request], family: str, opened: OpenedImages) -> 
     """``open_once`` of each request, new images in threads: decoding, resizing and hashing release the GIL."""
     new: dict[Hashable, Request] = {}
     for request in requests:
-        if _source(request) not in opened:
-            new.setdefault(_source(request), request)
-    images = thread_map(lambda request: _open(request, family), list(new.values()))
+        if source_of(request) not in opened:
+            new.setdefault(source_of(request), request)
+    images = thread_map(lambda request: open_request(request, family), list(new.values()))
     opened.update(zip(new, images, strict=True))
-    return [opened[_source(request)] for request in requests]
+    return [opened[source_of(request)] for request in requests]
 
 
 def drop_pixels(opened: OpenedImages) -> None:
     """Keep the images alone, without a second copy of their pixels."""
     opened.update({name: one._replace(pixels=None) for name, one in opened.items()})
-
-
-class ImagesAhead:
-    """Opens the images of the next call in threads, while the device works on this one.
-
-    It holds the images of two announced calls at most, this one's and the next one's, and opens none beyond ``limit``
-    bytes: those are left to their call. An error is raised where the image is taken, so in the call that has it.
-    """
-
-    def __init__(self, limit: int = AHEAD_BYTES) -> None:
-        self.limit, self._lock = limit, threading.Lock()
-        # By source and budget. A request is held with its image, whose id is its name while it lives.
-        self._calls: deque[dict[Hashable, tuple[Request, Future[OpenedImage | None]]]] = deque(maxlen=2)
-
-    def start(
-        self,
-        requests: Sequence[Request],
-        family: str,
-        ready: Ready | None = None,
-        more: Callable[[], object] | None = None,
-    ) -> None:
-        """Begin to open these images and to make each ``ready``, and do ``more`` after them; returns at once."""
-        pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="stakes-ahead")
-        with self._lock:
-            known = {name: future for call in self._calls for name, (_, future) in call.items()}
-            call: dict[Hashable, tuple[Request, Future[OpenedImage | None]]] = {}
-            for request in requests:
-                name = _source(request)
-                if name not in call:
-                    call[name] = request, known.get(name) or pool.submit(self._open_within, request, family, ready)
-            self._calls.append(call)
-        if more is not None:
-            pool.submit(more)
-        pool.shutdown(wait=False)  # its threads end with their work
-
-    def take(self, requests: Sequence[Request]) -> OpenedImages:
-        """The images of this call that are open or being opened; any other is not among them."""
-        opened: OpenedImages = {}
-        for name in dict.fromkeys(map(_source, requests)):
-            with self._lock:
-                found = next((call.pop(name) for call in self._calls if name in call), None)
-                while self._calls and not self._calls[0]:
-                    self._calls.popleft()
-            if found is not None and (image := found[1].result()) is not None:
-                opened[name] = image
-        return opened
-
-    def next_call(self) -> tuple[list[Request], OpenedImages] | None:
-        """The images of the next announced call, which stay for it; none where one failed. None: not all are open."""
-        with self._lock:
-            call = dict(next((call for call in self._calls if call), {}))
-        if not all(future.done() for _, future in call.values()):
-            return None
-        good = {name: future.result() for name, (_, future) in call.items() if future.exception() is None}
-        opened = {name: image for name, image in good.items() if image is not None}
-        return ([request for request, _ in call.values()], opened) if len(opened) == len(call) else ([], {})
-
-    def _open_within(self, request: Request, family: str, ready: Ready | None) -> OpenedImage | None:
-        with self._lock:
-            futures = {id(future): future for call in self._calls for _, future in call.values()}.values()
-            done = [one.result() for one in futures if one.done() and one.exception() is None]
-            if sum(7 * one.image.width * one.image.height for one in done if one is not None) >= self.limit:
-                return None  # 7 bytes a pixel: 4 in Pillow, 3 for the encoder
-        opened = _open(request, family)
-        return opened if ready is None else ready(request, opened)
 
 
 def chunks_by_area(
@@ -280,12 +213,14 @@ def _resolution_budget(request: Request) -> int | None:
     return request.budget if request.mechanism == "resolution" else None
 
 
-def _source(request: Request) -> Hashable:
+def source_of(request: Request) -> Hashable:
+    """What the image is opened from, and at which budget: equal where one opening serves."""
     image = request.image
     return image if isinstance(image, str | bytes | PathLike) else id(image), _resolution_budget(request)
 
 
-def _open(request: Request, family: str) -> OpenedImage:
+def open_request(request: Request, family: str) -> OpenedImage:
+    """The request's image, decoded, and fitted to its budget where resolution realises it."""
     budget = _resolution_budget(request)
     fitted = None if budget is None else fit(request.image, budget, family)
     image = open_image(request.image) if fitted is None else fitted.image

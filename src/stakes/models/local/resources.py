@@ -63,7 +63,7 @@ class Clock:
 def with_host(answers: Sequence[Answer], ms: float) -> list[Answer]:
     """The answers of a call of ``ms`` milliseconds; what is in none of their stages is the host's, in equal shares.
 
-    Nothing is where the stages take longer than the call, because its images were encoded before it began.
+    The host's share is 0 where the stages take longer than the call, because its images were encoded before it began.
     """
     rest = ms - sum(sum(answer.timings.values()) for answer in answers)
     host = max(0.0, rest) / max(1, len(answers))

@@ -22,12 +22,11 @@ from stakes.models.base import MAX_NEW_TOKENS, Answer, Request, confidence_of
 from stakes.models.fast import ops_for
 from stakes.models.fast.decoder import FastDecoder
 from stakes.models.identity import ModelName
-from stakes.models.local.ahead import encode_ahead, encode_next
+from stakes.models.local.ahead import ImagesAhead, encode_ahead, encode_next
 from stakes.models.local.generate import Decoded, DecodeOptions, greedy
 from stakes.models.local.image_cache import (
     Encoded,
     EncodedCache,
-    ImagesAhead,
     OpenedImage,
     PagePixels,
     drop_pixels,
@@ -62,7 +61,6 @@ class LocalVLM(ABC):
     named: ModelName | None = None
     several_images: ClassVar[bool] = False  # whether a prompt may have more than one
     _lock: Any = field(default_factory=threading.RLock, repr=False)
-    _next_clock: Clock | None = field(default=None, repr=False)  # what the device does for the next call already
 
     @abstractmethod
     def encode(self, image: Any, *, exact: bool, attention: bool, ink: InkFilter | None = None) -> Encoded:
@@ -130,16 +128,17 @@ class LocalVLM(ABC):
             vars(self).pop(name, None)
 
     def forget(self) -> None:
-        """Drop every encoded image, as before a timing."""
+        """Drop every encoded image and every announced call, as before a timing."""
         self.cache.clear()
+        self.ahead.clear()
 
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """One answer for each request, in order; at most ``batch_size`` share a forward pass, by length."""
         with self._lock, torch.inference_mode():  # hooks sit on the one model: no two batches at once
             began = time.perf_counter()
             parts = [part for request in requests for part in request.parts]
-            clock, self._next_clock = self._next_clock or Clock(self.device), None
-            opened = self.ahead.take(parts)
+            opened, before = self.ahead.take(parts)
+            clock = before or Clock(self.device)
             if self.fast_decoder is not None:
                 encode_ahead(self, parts, opened, clock)
             drop_pixels(opened)
@@ -178,8 +177,8 @@ class LocalVLM(ABC):
     ) -> Iterator[tuple[int, Answer]]:
         """Answers by index of the job: what each group shares is read once, then its questions.
 
-        ``encoding``: what was spent on the images of all jobs, read when the GPU is done with them. ``last``: of the
-        call.
+        ``encoding``: what was spent on the images of all jobs, read when the GPU is done with them. ``last``: whether
+        no other batch of this call follows.
         """
         owners = {i: at for at, group in enumerate(groups) for i in group}
         members = sorted(owners, key=lambda i: len(suffix(jobs[i].prompt).embeds))  # little padding between questions
@@ -242,8 +241,7 @@ class LocalVLM(ABC):
         return decoded, averages, {stage: clock.spent[stage] / len(jobs) for stage in STAGES}
 
     def _encode_next(self, over: Callable[[], bool]) -> None:
-        self._next_clock = Clock(self.device)
-        encode_next(self, self._next_clock, over)
+        encode_next(self, Clock(self.device), over)
 
     def _answer(self, job: Job, decoded: Decoded, at: int, layer_tokens: float, spent: dict[str, float]) -> Answer:
         return Answer(

@@ -52,6 +52,30 @@ def test_packed_and_resized_pixels_have_the_margins_of_the_image(kind: Callable[
     assert margins(image) == margins(decoded) == margins(Pixels(image.tobytes(), image.size))
 
 
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_the_margins_of_any_small_image_lie_within_it(mode: str) -> None:
+    dice = np.random.default_rng(0)
+    for width in range(1, 25):
+        for height in range(1, 25):
+            values = np.full((height, width), 255, dtype=np.uint8)
+            values[dice.random(values.shape) < 0.2] = 0
+            values[-1] = 0
+            x0, y0, x1, y1 = margins(Image.fromarray(values).convert(mode))
+            assert 0 <= x0 < x1 <= width
+            assert 0 <= y0 < y1 <= height
+    assert fit(Image.new(mode, (4, 3), "white"), 6, trim=True).box == (0, 0, 4, 3)
+
+
+@pytest.mark.parametrize(("dots", "kept"), [(2, False), (3, True)])
+def test_two_specks_in_a_line_go_and_three_dots_stay(dots: int, kept: bool) -> None:
+    dice = np.random.default_rng(0)
+    values = np.clip(dice.normal(235, 2, (1000, 800)), 0, 255).astype(np.uint8)  # paper as a scanner sees it
+    values[300:500, 200:600] = 20
+    for x in range(200, 200 + 60 * dots, 60):
+        values[800:803, x : x + 3] = 20
+    assert (margins(Image.fromarray(values))[3] > 803) == kept
+
+
 def test_gray_values_are_those_of_the_image() -> None:
     image = make(KINDS[0], 5).image.convert("L")
     before = image.tobytes()

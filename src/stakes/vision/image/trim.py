@@ -11,7 +11,7 @@ so that a line of one pixel counts as much as a block. Not ink are
 
 * what a scanner leaves along an edge (``scanner_edges``): lines, strips without print, flakes,
 * dirt that touches an edge and ends within 0.4 % of it, but is smaller than print,
-* specks: at most 0.6 % of the longer side and smaller than print, with nothing else within 1.6 %, and at most 3 of
+* specks: at most 0.6 % of the longer side and smaller than print, with nothing else within 1.6 %, and at most 2 of
   them in a line.
 
 Dirt and specks are not looked for in an image of at most 512 pixels. Punch holes, stamps, and rules farther in are ink.
@@ -19,7 +19,7 @@ The box of the ink grows by 1 % of the longer side.
 
 The whole image is returned where less than a fifth of it is background, where ink lies along the edges as in a
 photograph (the shares of the four edges add up to a whole edge), for a blank page, for a strip longer than 10 times its
-width, and where less than 2 % of the area would go.
+width, for an image of fewer than 16 pixels on a side, and where less than 2 % of the area would go.
 """
 
 import numpy as np
@@ -39,18 +39,19 @@ BAND = 1 << 18  # pixels at a time, which bounds the memory
 FULL = 3  # samples of ink from which a line of them belongs to the core
 BORDER = 0.01  # of the longer side, kept around the ink
 SPECK, NEAR = 0.006, 0.016  # of the longer side: how large a speck is, and how far from anything else
-MOST_SPECKS = 3  # that begin in one line; more are dots or numbers in a row
+MOST_SPECKS = 2  # that begin in one line; more are dots or numbers in a row
 DIRT = 0.004  # of the longer side: how deep dirt reaches, less than the border that is kept
 NO_PRINT, SMALL_PRINT = 5, 1 / 300  # in pixels and of the longer side: a character is larger than one of them
 LEAST_BACKGROUND, FULL_BLEED = 0.2, 1.0
 LONGEST, SMALLEST_SIDE, LEAST_TRIMMED = 10, 0.25, 0.02
+LEAST_PIXELS = 16  # along each side of an image that has margins
 
 
 def margins(image: Image.Image | Pixels) -> Bounds:
     """The box (x0, y0, x1, y1) of the image without its uniform margins and scanner borders, in whole pixels."""
     width, height = image.size
     whole = (0, 0, width, height)
-    if max(width, height) > LONGEST * min(width, height):
+    if max(width, height) > LONGEST * min(width, height) or min(width, height) < LEAST_PIXELS:
         return whole
     pixels = image if isinstance(image, Pixels) else gray_or_rgb(image)
     paper, side = ScannedPaper(pixels, TOLERANCE), 1 if max(width, height) <= SMALL else 2

@@ -244,7 +244,7 @@ KINDS = [
 WHOLE = {"photograph", "photograph_with_white_sky", "noise"}
 TRIMMED = {"plain", "black_borders", "skewed_border", "specks", "inverted", "colored_paper", "line_in_the_rim"}
 TRIMMED |= {"edge_dirt", "stamp_at_the_edge", "black_borders_on_some_sides", "white_lid_around_gray_paper"}
-TRIMMED |= {"broken_line_in_the_rim", "jpeg_of_low_quality", "light_noise"}
+TRIMMED |= {"broken_line_in_the_rim", "jpeg_of_low_quality", "light_noise", "dust"}
 
 
 def make(kind: Callable[[Page], None], seed: int) -> Page:

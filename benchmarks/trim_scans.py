@@ -212,6 +212,41 @@ def _photograph_with_a_dark_frame(page: Page) -> None:
     page.paper = (0, 0, 0)
 
 
+def _dark_photograph_along_an_edge(page: Page) -> None:
+    page.text()
+    box = _strip(page, int(page.dice.integers(4)), int(page.dice.uniform(0.06, 0.1) * min(page.size)))
+    small = page.dice.integers(0, 100, (10, 10, 3), dtype=np.uint8)
+    size = box[2] - box[0], box[3] - box[1]
+    page.image.paste(Image.fromarray(small).resize(size, Image.Resampling.BICUBIC), box[:2])
+    ImageDraw.Draw(page.mask).rectangle((box[0], box[1], box[2] - 1, box[3] - 1), 255)
+    page.grain(4)
+
+
+def _frame_in_the_rim_of_a_scan(page: Page) -> None:
+    page.text()
+    inset = 0.02 * min(page.size)
+    frame = (inset, inset, page.width - inset, page.height - inset)
+    page.ink(lambda draw, fill: draw.rectangle(frame, outline=fill, width=2))
+    page.grain(4)
+
+
+def _lone_one_at_an_edge(page: Page) -> None:
+    page.text()
+    near = 0.022 * max(page.size)
+    x, y = [(0.5 * page.width, page.height - near), (0.5 * page.width, near), (near, 0.5 * page.height)][
+        int(page.dice.integers(3))
+    ]
+    page.ink(lambda draw, fill: draw.text((x, y), "1", fill, ImageFont.load_default(13), anchor="mm"))
+    page.grain(4)
+
+
+def _dust(page: Page) -> None:
+    page.text()
+    for x, y in page.dice.uniform(0, 1, (page.width * page.height // 40_000, 2)) * page.size:
+        page.draw.point([(x, y), (x + int(page.dice.integers(4, 9)), y + 3)], (30, 30, 30))
+    page.grain(4)
+
+
 SCANS = [
     _black_borders_on_some_sides, _skewed_borders_with_print_beside, _light_noise, _noise_at_the_tolerance,
     _strong_noise, _salt_and_pepper, _inverted_with_print_at_an_edge, _colored_paper_with_print_at_an_edge,
@@ -219,4 +254,5 @@ SCANS = [
     _thin_frame, _print_between_a_frame_and_the_edge, _faint_print_at_an_edge, _tiny_print_near_an_edge,
     _jpeg_of_low_quality, _tiny_print_in_a_jpeg_of_low_quality, _white_lid_around_gray_paper,
     _print_in_a_white_strip_on_gray_paper, _broken_line_in_the_rim, _photograph_with_a_dark_frame,
+    _dark_photograph_along_an_edge, _frame_in_the_rim_of_a_scan, _lone_one_at_an_edge, _dust,
 ]  # fmt: skip

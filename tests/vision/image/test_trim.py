@@ -11,7 +11,7 @@ import pytest
 from benchmarks.trim_page import Page
 from benchmarks.trim_pages import KINDS, TRIMMED, WHOLE, make, name_of
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageFont
+from PIL import ExifTags, Image, ImageDraw, ImageFont
 
 from stakes.vision.image import resize, scanned_paper
 from stakes.vision.image.decode import Picture, open_image
@@ -74,6 +74,14 @@ def test_two_specks_in_a_line_go_and_three_dots_stay(dots: int, kept: bool) -> N
     for x in range(200, 200 + 60 * dots, 60):
         values[800:803, x : x + 3] = 20
     assert (margins(Image.fromarray(values))[3] > 803) == kept
+
+
+def test_small_print_of_a_large_page_is_larger_than_a_speck() -> None:
+    page = Image.new("L", (3000, 4000), 235)
+    draw = ImageDraw.Draw(page)
+    draw.rectangle((900, 1200, 2100, 2600), 20)
+    draw.text((1500, 3500), "8", 20, ImageFont.load_default(14))
+    assert margins(page)[3] > 3510
 
 
 def test_gray_values_are_those_of_the_image() -> None:

@@ -20,6 +20,7 @@ Cells = NDArray[np.bool_]  # [rows, columns]; seen from an edge: [inward, along]
 Values = NDArray[np.uint8]  # [rows, columns] of gray, [rows, 3 * columns] of RGB
 
 SAMPLES = 128  # along the longer side
+COUNTED, BETWEEN_OF = 1 << 20, 20  # pixels, of larger images some rows; one in so many of a scan's ink is gray
 NOISE, CLEAN_OF = 4, 1000  # of 255: what noise adds to paper; of so many samples of clean paper one may have it
 
 
@@ -72,8 +73,15 @@ class ScannedPaper:
         return self.clean
 
     def _has_two_values(self) -> bool:
-        """Whether no sample lies between two values, as in a scan of one bit."""
-        return self._counts[min(1, self.depth - 1)].count(0) >= 254
+        """Whether next to nothing lies between two values, as in a scan of one bit."""
+        channel, step = min(1, self.depth - 1), max(1, self.size[0] * self.size[1] // COUNTED)
+        if self._counts[channel].count(0) < 254:
+            return False
+        counts = np.zeros(256, dtype=np.int64)
+        for y in range(0, self.size[1], step):
+            counts += np.bincount(self.part((0, y, self.size[0], y + 1))[0, channel :: self.depth], minlength=256)
+        counts.sort()
+        return bool(BETWEEN_OF * counts[:-2].sum() < counts[:-1].sum())
 
     def part(self, box: Bounds) -> Values:
         """The values in a box of pixels."""

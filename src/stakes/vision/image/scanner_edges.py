@@ -5,10 +5,12 @@
 * A line is outermost in its columns, at most 0.6 % thick, within 3 % of the edge, along a quarter of it. Small print
   has gaps between its letters, so where a line is thicker than 4 pixels, 95 % of its pixels along the edge have to be
   at least half as dark as their median.
-* A strip has no light pixel, or none as dark as the paper. It is up to 12 % deep, at or near an edge of a light page.
+* A strip has no light pixel, or none as dark as the paper. It is up to 12 % deep, at or near an edge of a light page,
+  and as dark all along the edge, which pictures and print are not.
 * Flakes within 3 % of the edge are at most 4 pixels deep, flatter than any print, with nothing behind or beside them.
-* Paper without noise comes from no scanner. There lines and strips have to touch the edge, a strip in which values
-  change is print, and flakes stay.
+  Where there are one or two, those as long as a character stay.
+* Lines along all four edges that do not touch them are a frame, and stay.
+* Paper without noise comes from no scanner. There lines and strips have to touch the edge, and flakes stay.
 
 Cells along an edge are rows, whole numbers with a bit for each cell: for a few hundred bits an operation takes a tenth
 of the time of a call of NumPy.
@@ -18,18 +20,23 @@ import math
 from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import or_
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stakes.vision.image.scanned_paper import Cells, ScannedPaper, Values
 
 RIM, DEEPEST, ALONG = 0.03, 0.12, 0.25  # of the side: where, how deep, how long
+MOST_TOUCHING = 4  # cells at the edge itself, of a line that does not touch it
 THICK, SOLID = 0.006, 0.95  # of a line: of the longer side, share of its pixels that are dark
 MOST_CHANGES = 8  # cells of a strip in which values change that are dirt
+BLOCK, UNLIKE, PICTURE = 8, 14, 4  # pixels; of 255: how far a block is from those beside it; blocks
 FLAT, STEP, NEAR = 4, 16, 0.016  # pixels of no print; cells; of the longer side: how far from anything else
+CHARACTER = 5, 0.013  # as long along the edge: pixels at least, of the longer side at most
 
 
-def from_edges(cells: Cells) -> tuple[Cells, Cells, Cells, Cells]:
+def from_edges(cells: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Views from the top, the bottom, the left and the right: [inward, along]."""
     return cells, cells[::-1], cells.T, cells.T[::-1]
 
@@ -66,22 +73,29 @@ def erase_scanner_edges(ink: Cells, paper: ScannedPaper, side: int) -> None:
     longest = max(ink.shape)
     rim, flat, far = 1 if paper.clean else int(RIM * longest), max(1, FLAT // side), int(NEAR * longest)
     thick = max(flat + 1, int(THICK * longest))
+    character = max(2, CHARACTER[0] // side), max(3, round(CHARACTER[1] * longest))
+    before, frame = ink.copy(), 0
     for number, inward in enumerate(from_edges(ink)):
         if not inward[: rim + 1].any():
             continue
         edge = _Edge(paper, side, number, inward)
         rows = edge.rows(rim + far + thick)
-        found = rows.copy()
+        found, lines = rows.copy(), False
         for _ in range(3):
             if union(rows[: rim + 1]).bit_count() < ALONG * edge.along:
                 break
-            if not (_erase_lines(rows, rim, edge, (flat, thick)) or (paper.light and _erase_strips(rows, rim, edge))):
+            line = _erase_lines(rows, rim, edge, (flat, thick))
+            if not (line or (paper.light and _erase_strips(rows, rim, edge))):
                 break
+            lines = lines or line
+        frame += lines and found[0].bit_count() < MOST_TOUCHING
         if side > 1 and not paper.clean and any(rows[:rim]):
-            flakes = _flakes(rows[: rim + far], rim, flat, far)
+            flakes = _flakes(rows[: rim + far], rim, (flat, far), character)
             rows[:rim] = [row & ~flakes for row in rows[:rim]]
         if rows != found:
             inward[: len(rows)] = to_cells(rows, edge.along)
+    if frame == 4:
+        ink[:] = before
 
 
 class _Edge:
@@ -124,14 +138,37 @@ class _Edge:
         median = (darkest[(len(darkest) - 1) // 2] + darkest[len(darkest) // 2]) / 2
         return int(np.count_nonzero(2 * darkest >= median)) >= SOLID * len(darkest)
 
-    def has_print(self, strip: list[int]) -> bool:
-        """Whether values change within the strip, as they do at print and not at dirt or noise."""
-        values = self.part(min(len(strip), self.inward))
+    def shows(self, strip: list[int], dark: bool) -> bool:
+        """Whether a strip shows something: a picture, or on paper without noise print."""
+        values, depth = self.part(min(len(strip), self.inward)), to_cells(strip, self.along).sum(axis=0)
+        return self._is_picture(values, depth, dark) or (self.paper.clean and self._has_print(values, depth))
+
+    def _has_print(self, values: Values, depth: NDArray[np.int64]) -> bool:
+        """Whether values change within the strip, as they do at print and not at dirt."""
         cells = from_edges(self.paper.changes(values, self.side))[self.number]
-        depth = to_cells(strip, self.along).sum(axis=0)
-        inner = np.minimum(depth, np.minimum(np.roll(depth, 1), np.roll(depth, -1))) - 4
-        within = np.arange(len(cells))[:, None] < inner  # farther in it turns to paper, so values change
+        within = np.arange(len(cells))[:, None] < _inner(depth) - 4  # farther in it turns to paper, so values change
         return int(np.count_nonzero(cells & within)) >= MOST_CHANGES
+
+    def _is_picture(self, values: Values, depth: NDArray[np.int64], dark: bool) -> bool:
+        """Whether blocks differ from those beside them, as in a photograph and at large print; light ones are paper."""
+        channel, block = min(1, self.paper.depth - 1), max(BLOCK, self.side)
+        gray = from_edges(values[:, channel :: self.paper.depth])[self.number]
+        rows, columns = len(gray) // block, gray.shape[1] // block
+        if not rows or not columns:
+            return False
+        blocks = gray[: rows * block, : columns * block].reshape(rows, block, columns, block)
+        inner = _inner(np.minimum.reduceat(depth, np.arange(columns) * (block // self.side)))
+        within = np.arange(rows)[:, None] < (inner - 6) * self.side // block
+        if dark:
+            within &= blocks.max(axis=(1, 3)) <= self.paper.background[channel] // 2
+        beside = [row[some] for row, some in zip(blocks.mean(axis=(1, 3)), within, strict=True)]
+        unlike = [np.abs(row - np.median(row)) > UNLIKE for row in beside if len(row) > PICTURE]
+        return sum(map(np.count_nonzero, unlike)) >= PICTURE
+
+
+def _inner(depth: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The least depth of each place and of those beside it."""
+    return np.minimum(depth, np.minimum(np.roll(depth, 1), np.roll(depth, -1)))
 
 
 def _erase_lines(rows: list[int], rim: int, edge: _Edge, thickness: tuple[int, int]) -> bool:
@@ -192,18 +229,25 @@ def _long_runs(rows: list[int], along: int) -> list[tuple[int, int]]:
     return found
 
 
-def _flakes(rows: list[int], rim: int, flat: int, far: int) -> int:
+def _flakes(rows: list[int], rim: int, limits: tuple[int, int], character: tuple[int, int]) -> int:
     """The columns of groups of ink in the rim that are flatter than any print, with nothing behind them.
 
-    Those are pieces of lines, and dust. A group has less than ``far`` cells between its columns.
+    Those are pieces of lines, and dust. ``limits``: how flat they are, and that a group has fewer cells between its
+    columns. ``character``: more and at most so many cells along the edge, which one or two groups may have as print.
     """
+    flat, far = limits
     joined, behind, flakes, wide = union(rows), union(rows[rim:]), 0, 1
     while wide < far - 1:
         step = min(wide, far - 1 - wide)
         joined |= joined << step
         wide += step
-    for group in groups(joined):
-        if not group & behind and _is_flat([row & group for row in rows[:rim]], group & -group, flat):
+    alone = [group for group in groups(joined) if not group & behind]
+    for group in alone:
+        own = [row & group for row in rows[:rim]]
+        ink = union(own)
+        length = ink.bit_length() - (ink & -ink).bit_length() + 1
+        may_be_print = len(alone) <= 2 and character[0] < length <= character[1]
+        if not may_be_print and _is_flat(own, group & -group, flat):
             flakes |= group
     return flakes
 
@@ -229,7 +273,7 @@ def _erase_strips(rows: list[int], rim: int, edge: _Edge) -> bool:
     for flagged in (paper.is_light, paper.is_not_brighter) if paper.brighter else (paper.is_light,):
         solid = edge.solid(flagged, rim)
         strip = None if solid is None else _strip(rows, solid, rim, edge.along)
-        if strip is not None and not (paper.clean and edge.has_print(strip)):
+        if strip is not None and not edge.shows(strip, flagged == paper.is_light):
             rows += edge.rows(len(strip), len(rows))
             rows[: len(strip)] = [row & ~gone for row, gone in zip(rows, strip, strict=False)]
             erased = True

@@ -11,8 +11,8 @@ so that a line of one pixel counts as much as a block. Not ink are
 
 * what a scanner leaves along an edge (``scanner_edges``): lines, strips without print, flakes,
 * dirt that touches an edge and ends within 0.4 % of it, but is smaller than print,
-* specks: at most 0.6 % of the longer side and smaller than print, with nothing else within 1.6 %, and at most 2 of
-  them in a line.
+* specks: at most 0.6 % of the longer side and smaller than print, with nothing else within 1.6 % but, on paper with
+  noise, dust; and at most 2 of them in a line.
 
 Dirt and specks are not looked for in an image of at most 512 pixels. Punch holes, stamps, and rules farther in are ink.
 The box of the ink grows by 1 % of the longer side.
@@ -40,8 +40,9 @@ FULL = 3  # samples of ink from which a line of them belongs to the core
 BORDER = 0.01  # of the longer side, kept around the ink
 SPECK, NEAR = 0.006, 0.016  # of the longer side: how large a speck is, and how far from anything else
 MOST_SPECKS = 2  # that begin in one line; more are dots or numbers in a row
+DUST = 4  # cells around a speck, its own among them, that are specks too
 DIRT = 0.004  # of the longer side: how deep dirt reaches, less than the border that is kept
-NO_PRINT, SMALL_PRINT = 5, 1 / 300  # in pixels and of the longer side: a character is larger than one of them
+NO_PRINT, SMALL_PRINT = (5, 8), 1 / 300  # a character has more pixels than that share of the longer side, within these
 LEAST_BACKGROUND, FULL_BLEED = 0.2, 1.0
 LONGEST, SMALLEST_SIDE, LEAST_TRIMMED = 10, 0.25, 0.02
 LEAST_PIXELS = 16  # along each side of an image that has margins
@@ -76,8 +77,10 @@ def margins(image: Image.Image | Pixels) -> Bounds:
     lines = rows, len(ink) - 1 - rows[::-1], columns, ink.shape[1] - 1 - columns[::-1]
     firsts = [int(seen[0]) for seen in lines]
     if side > 1:
+        dust = 0 if paper.clean else DUST
         firsts = [
-            _after_specks(seen, at, _cells(SPECK, ink, side)) for seen, at in zip(from_edges(ink), lines, strict=True)
+            _after_specks(seen, at, _cells(SPECK, ink, side), dust)
+            for seen, at in zip(from_edges(ink), lines, strict=True)
         ]
     top, bottom, left, right = firsts
     box = left * side, top * side, (ink.shape[1] - right) * side, (ink.shape[0] - bottom) * side
@@ -125,8 +128,8 @@ def _outside(paper: ScannedPaper, core: Bounds, side: int) -> Cells:
 
 def _cells(share: float, ink: Cells, side: int) -> int:
     """Cells of a share of the longer side, but not of the size of print."""
-    longest = max(ink.shape)
-    return min(int(share * longest), max(1, int(max(NO_PRINT, SMALL_PRINT * longest * side) / side)))
+    longest, (least, most) = max(ink.shape), NO_PRINT
+    return min(int(share * longest), max(1, int(min(most, max(least, SMALL_PRINT * longest * side)) / side)))
 
 
 def _erase_edge_dirt(ink: Cells, most: int) -> None:
@@ -138,8 +141,11 @@ def _erase_edge_dirt(ink: Cells, most: int) -> None:
             inward[:most] = to_cells([row & union(kept) for row in rows[:most]], inward.shape[1])
 
 
-def _after_specks(inward: Cells, lines: NDArray[np.intp], most: int) -> int:
-    """The first line that has more ink than specks, which are as small as dust and far from anything else."""
+def _after_specks(inward: Cells, lines: NDArray[np.intp], most: int, dust: int) -> int:
+    """The first line that has more ink than specks, which are small and far from anything else.
+
+    ``dust``: with so many cells around a speck, its own among them, those are specks too.
+    """
     far = int(NEAR * max(inward.shape))
     for line in map(int, lines):
         specks, begin = 0, inward.shape[1]
@@ -149,10 +155,13 @@ def _after_specks(inward: Cells, lines: NDArray[np.intp], most: int) -> int:
             speck = inward[line : line + most, left : at + most]
             count, wide = np.count_nonzero(speck), np.flatnonzero(speck.any(axis=0))
             near = inward[max(0, line - far) : line + most + far, max(0, at - far) : at + most + far]
+            end, deep = left + int(wide[-1]) + 2, line + int(np.flatnonzero(speck.any(axis=1))[-1]) + 2
+            touching = inward[max(0, line - 1) : deep, max(0, left + int(wide[0]) - 1) : end]
+            others = np.count_nonzero(touching) > count or np.count_nonzero(near) > max(int(count), dust)
             specks += 1
             if specks > MOST_SPECKS:
                 inward[line, begin : np.flatnonzero(inward[line])[-1]] = True
-            if not count or wide[-1] - wide[0] >= most or np.count_nonzero(near) > count or specks > MOST_SPECKS:
+            if wide[-1] - wide[0] >= most or others or specks > MOST_SPECKS:
                 return line
             begin = min(begin, at)
             speck[:] = False

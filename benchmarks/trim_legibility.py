@@ -69,14 +69,14 @@ def read(data: Path, log: Path, minutes: float, sets: Iterable[str] = SETS, mode
     until = time.monotonic() + 60 * minutes
     reader = Legibility(threads=1, cache=log.with_suffix("")) if model == "ocr" else load(model)
     logged = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    done = {(row["set"], row["page"], tuple(row["box"])) for row in logged}
+    done = {(row["set"], row["page"], tuple(row["box"]), _was_read(row)) for row in logged}
     for name, samples in in_turn({name: pages_of(name, data) for name in sets}):
         image = open_image(samples[0].load())
         whole, trimmed = (0, 0, *image.size), margins(image)
         for box in dict.fromkeys([whole, trimmed]):
             if time.monotonic() > until:
                 return
-            if (name, samples[0].digest, box) not in done:
+            if (name, samples[0].digest, box, whole != trimmed) not in done:
                 row = {"set": name, "page": samples[0].digest, "size": image.size, "box": box}
                 row |= _read_page(reader, samples, image, box) if whole != trimmed else {}
                 with log.open("a") as file:
@@ -156,9 +156,22 @@ def page_pairs(log: Path, name: str) -> Pages:
     """The pages of a set: the whole one, and the last box that was read, the whole one where nothing is trimmed."""
     whole, trimmed = dict[str, Row](), dict[str, Row]()
     for row in map(json.loads, log.read_text().splitlines()):
-        if row["set"] == name:
-            (whole if row["box"] == [0, 0, *row["size"]] else trimmed)[row["page"]] = row
+        page = row["page"]
+        if row["set"] != name:
+            continue
+        if row["box"] != [0, 0, *row["size"]]:
+            trimmed[page] = row
+        elif _was_read(row):
+            whole[page] = row
+        else:  # without margins, under the rules of then
+            whole.setdefault(page, row)
+            trimmed.pop(page, None)
     return [(row, trimmed.get(page, row)) for page, row in whole.items()]
+
+
+def _was_read(row: Row) -> bool:
+    """Whether the page had margins, and was read."""
+    return len(row) > len(("set", "page", "size", "box"))
 
 
 def _area(row: Row) -> float:

@@ -155,8 +155,8 @@ def _after_specks(inward: Cells, lines: NDArray[np.intp], most: int, dust: int) 
             speck = inward[line : line + most, left : at + most]
             count, wide = np.count_nonzero(speck), np.flatnonzero(speck.any(axis=0))
             near = inward[max(0, line - far) : line + most + far, max(0, at - far) : at + most + far]
-            end, deep = left + int(wide[-1]) + 2, line + int(np.flatnonzero(speck.any(axis=1))[-1]) + 2
-            touching = inward[max(0, line - 1) : deep, max(0, left + int(wide[0]) - 1) : end]
+            deep = int(np.flatnonzero(speck.any(axis=1))[-1])
+            touching = inward[max(0, line - 1) : line + deep + 2, max(0, left + wide[0] - 1) : left + wide[-1] + 2]
             others = np.count_nonzero(touching) > count or np.count_nonzero(near) > max(int(count), dust)
             specks += 1
             if specks > MOST_SPECKS:

@@ -153,17 +153,17 @@ class _Edge:
         """Whether blocks differ from those beside them, as in a photograph and at large print; light ones are paper."""
         channel, block = min(1, self.paper.depth - 1), max(BLOCK, self.side)
         gray = from_edges(values[:, channel :: self.paper.depth])[self.number]
-        rows, columns = len(gray) // block, gray.shape[1] // block
-        if not rows or not columns:
+        inner = _inner(np.minimum.reduceat(depth, np.arange(gray.shape[1] // block) * (block // self.side)))
+        rows = min(len(gray), (int(inner.max()) - 6) * self.side) // block
+        if rows < 1:
             return False
-        blocks = gray[: rows * block, : columns * block].reshape(rows, block, columns, block)
-        inner = _inner(np.minimum.reduceat(depth, np.arange(columns) * (block // self.side)))
+        lines = np.ascontiguousarray(gray[: rows * block, : len(inner) * block]).reshape(rows, block, -1)
+        means = lines.sum(axis=1, dtype=np.uint32).reshape(rows, -1, block).sum(axis=2) / block**2
         within = np.arange(rows)[:, None] < (inner - 6) * self.side // block
         if dark:
-            within &= blocks.max(axis=(1, 3)) <= self.paper.background[channel] // 2
-        beside = [row[some] for row, some in zip(blocks.mean(axis=(1, 3)), within, strict=True)]
-        unlike = [np.abs(row - np.median(row)) > UNLIKE for row in beside if len(row) > PICTURE]
-        return sum(map(np.count_nonzero, unlike)) >= PICTURE
+            within &= lines.max(axis=1).reshape(rows, -1, block).max(axis=2) <= self.paper.background[channel] // 2
+        beside = [row[some] for row, some in zip(means, within, strict=True) if np.count_nonzero(some) > PICTURE]
+        return sum(int((np.abs(row - np.median(row)) > UNLIKE).sum()) for row in beside) >= PICTURE
 
 
 def _inner(depth: NDArray[np.int64]) -> NDArray[np.int64]:

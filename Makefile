@@ -14,7 +14,7 @@ demo: .venv/.demo
 # The picture at the top of the README: receipts, fixed budgets for them, and one answer of each tier at five budgets. One minute.
 filmstrip: .venv/.demo
 	test -f runs/filmstrip/samples.jsonl || .venv/bin/stakes data draw receipts --out runs/filmstrip --per-tier 40 --per-page 2 --split calibration
-	.venv/bin/stakes calibrate runs/filmstrip/samples.jsonl --no-escalate --mean-budget 224 --grid 64,128,192,320,448 --cost high=20 --cost low=1 -o runs/filmstrip/policy.json > runs/filmstrip/calibration.txt
+	.venv/bin/stakes calibrate runs/filmstrip/samples.jsonl --no-escalate --no-trim --mean-budget 224 --grid 64,128,192,320,448 --cost high=20 --cost low=1 -o runs/filmstrip/policy.json > runs/filmstrip/calibration.txt
 	.venv/bin/stakes filmstrip runs/filmstrip/policy.json --samples runs/filmstrip/samples.jsonl -o runs/filmstrip/filmstrip.png
 
 # Processes of one thread, file by file, one more than there are cores: a third of the time tests wait for servers and clocks.

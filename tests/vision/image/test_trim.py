@@ -76,6 +76,17 @@ def test_two_specks_in_a_line_go_and_three_dots_stay(dots: int, kept: bool) -> N
     assert (margins(Image.fromarray(values))[3] > 803) == kept
 
 
+def test_a_sparse_page_is_no_scan_of_one_bit() -> None:
+    """Its samples see two values, as those of such a scan do; the edges of its print have values between."""
+    page = Image.new("L", (1000, 1400), 255)
+    draw = ImageDraw.Draw(page)
+    draw.text((500, 300), "Part two", 0, ImageFont.load_default(40), anchor="mm")
+    draw.text((500, 1375), "1", 0, ImageFont.load_default(13), anchor="mm")
+    scan = page.point(lambda value: 255 * (value > 128))
+    assert [scanned_paper.ScannedPaper(one, 32).is_clean((0, 0, 0, 0)) for one in (page, scan)] == [True, False]
+    assert margins(page)[3] > 1380
+
+
 def test_small_print_of_a_large_page_is_larger_than_a_speck() -> None:
     page = Image.new("L", (3000, 4000), 235)
     draw = ImageDraw.Draw(page)

@@ -42,8 +42,8 @@ POLL = 0.001  # seconds between two looks at whether images are open
 class AnnouncedCall:
     """The images of a call that will be made, by source and budget, each open or being opened.
 
-    ``clock``: what the device spent on them already; None: it did not begin. A request is held with its image, whose id
-    is its name while it lives.
+    ``clock``: the time that the device has spent on them; None: it has not begun. Requests are held so that their
+    images live, because an image in memory is known by its ``id``.
     """
 
     images: dict[Hashable, tuple[Request, Future[OpenedImage | None]]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class ImagesAhead:
         pool.shutdown(wait=False)  # its threads end with their work
 
     def take(self, requests: Sequence[Request]) -> tuple[OpenedImages, Clock | None]:
-        """The images of this call that are open or being opened, and what the device spent on those already."""
+        """The images of this call that are open or being opened, and the time that the device has spent on them."""
         opened: OpenedImages = {}
         clock: Clock | None = None
         for name in dict.fromkeys(map(source_of, requests)):
@@ -100,10 +100,10 @@ class ImagesAhead:
         return opened, clock
 
     def next_call(self, clock: Clock) -> tuple[list[Request], OpenedImages] | None:
-        """The images of the next announced call, which stay for it; None: some are not open yet.
+        """The images of the next announced call, once, to be encoded on this clock; None: some are not open yet.
 
-        They are given once, to be encoded on this clock, which ``take`` returns with them. There are none where no call
-        is announced, one of its images cannot be opened, or one was left to the call.
+        They stay here until that call takes them, with the clock. The list is empty where no call is announced, and
+        where one of its images could not be opened or was beyond ``limit``.
         """
         with self._lock:
             call = next((call for call in self._calls if call.images), None)

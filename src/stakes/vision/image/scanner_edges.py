@@ -5,12 +5,13 @@
 * A line is outermost in its columns, at most 0.6 % thick, within 3 % of the edge, along a quarter of it. Small print
   has gaps between its letters, so where a line is thicker than 4 pixels, 95 % of its pixels along the edge have to be
   at least half as dark as their median.
-* A strip has no light pixel, or none as dark as the paper. It is up to 12 % deep, at or near an edge of a light page,
-  and as dark all along the edge, which pictures and print are not.
+* A strip has no light pixel, or none as dark as the paper. It is up to 12 % deep, at or near an edge of a light page.
+  Its brightness is the same all along the edge; otherwise it is a picture, and stays.
 * Flakes within 3 % of the edge are at most 4 pixels deep, flatter than any print, with nothing behind or beside them.
   Where there are one or two, those as long as a character stay.
 * Lines along all four edges that do not touch them are a frame, and stay.
-* Paper without noise comes from no scanner. There lines and strips have to touch the edge, and flakes stay.
+* Paper without noise comes from no scanner. There lines and strips have to touch the edge, a strip in which values
+  change is print, and flakes stay.
 
 Cells along an edge are rows, whole numbers with a bit for each cell: for a few hundred bits an operation takes a tenth
 of the time of a call of NumPy.
@@ -28,9 +29,8 @@ from numpy.typing import NDArray
 from stakes.vision.image.scanned_paper import Cells, ScannedPaper, Values
 
 RIM, DEEPEST, ALONG = 0.03, 0.12, 0.25  # of the side: where, how deep, how long
-MOST_TOUCHING = 4  # cells at the edge itself, of a line that does not touch it
 THICK, SOLID = 0.006, 0.95  # of a line: of the longer side, share of its pixels that are dark
-MOST_CHANGES = 8  # cells of a strip in which values change that are dirt
+MOST_TOUCHING, MOST_CHANGES = 4, 8  # cells: of a line that touches the edge, at least; of print in a strip, at least
 BLOCK, UNLIKE, PICTURE = 8, 14, 4  # pixels; of 255: how far a block is from those beside it; blocks
 FLAT, STEP, NEAR = 4, 16, 0.016  # pixels of no print; cells; of the longer side: how far from anything else
 CHARACTER = 5, 0.013  # as long along the edge: pixels at least, of the longer side at most
@@ -139,7 +139,7 @@ class _Edge:
         return int(np.count_nonzero(2 * darkest >= median)) >= SOLID * len(darkest)
 
     def shows(self, strip: list[int], dark: bool) -> bool:
-        """Whether a strip shows something: a picture, or on paper without noise print."""
+        """Whether a strip is a picture, or has print. Print is looked for on paper without noise only."""
         values, depth = self.part(min(len(strip), self.inward)), to_cells(strip, self.along).sum(axis=0)
         return self._is_picture(values, depth, dark) or (self.paper.clean and self._has_print(values, depth))
 
@@ -150,7 +150,7 @@ class _Edge:
         return int(np.count_nonzero(cells & within)) >= MOST_CHANGES
 
     def _is_picture(self, values: Values, depth: NDArray[np.int64], dark: bool) -> bool:
-        """Whether blocks differ from those beside them, as in a photograph and at large print; light ones are paper."""
+        """Whether blocks differ from others in their line along the edge. In a dark strip light blocks are paper."""
         channel, block = min(1, self.paper.depth - 1), max(BLOCK, self.side)
         gray = from_edges(values[:, channel :: self.paper.depth])[self.number]
         inner = _inner(np.minimum.reduceat(depth, np.arange(gray.shape[1] // block) * (block // self.side)))
@@ -232,8 +232,8 @@ def _long_runs(rows: list[int], along: int) -> list[tuple[int, int]]:
 def _flakes(rows: list[int], rim: int, limits: tuple[int, int], character: tuple[int, int]) -> int:
     """The columns of groups of ink in the rim that are flatter than any print, with nothing behind them.
 
-    Those are pieces of lines, and dust. ``limits``: how flat they are, and that a group has fewer cells between its
-    columns. ``character``: more and at most so many cells along the edge, which one or two groups may have as print.
+    Those are pieces of lines, and dust. ``limits``, in cells: a flake is less deep than the first, and the gaps in a
+    group are shorter than the second. ``character``: one or two groups with a length between these may be print.
     """
     flat, far = limits
     joined, behind, flakes, wide = union(rows), union(rows[rim:]), 0, 1

@@ -40,9 +40,9 @@ FULL = 3  # samples of ink from which a line of them belongs to the core
 BORDER = 0.01  # of the longer side, kept around the ink
 SPECK, NEAR = 0.006, 0.016  # of the longer side: how large a speck is, and how far from anything else
 MOST_SPECKS = 2  # that begin in one line; more are dots or numbers in a row
-DUST = 4  # cells around a speck, its own among them, that are specks too
+DUST = 4  # cells around a speck, its own included, that may be other specks
 DIRT = 0.004  # of the longer side: how deep dirt reaches, less than the border that is kept
-NO_PRINT, SMALL_PRINT = (5, 8), 1 / 300  # a character has more pixels than that share of the longer side, within these
+NO_PRINT, SMALL_PRINT = (5, 8), 1 / 300  # print is larger than this share of the longer side, or than 5 to 8 pixels
 LEAST_BACKGROUND, FULL_BLEED = 0.2, 1.0
 LONGEST, SMALLEST_SIDE, LEAST_TRIMMED = 10, 0.25, 0.02
 LEAST_PIXELS = 16  # along each side of an image that has margins
@@ -144,7 +144,7 @@ def _erase_edge_dirt(ink: Cells, most: int) -> None:
 def _after_specks(inward: Cells, lines: NDArray[np.intp], most: int, dust: int) -> int:
     """The first line that has more ink than specks, which are small and far from anything else.
 
-    ``dust``: with so many cells around a speck, its own among them, those are specks too.
+    ``dust``: up to so many cells around a speck, its own included, are taken for other specks.
     """
     far = int(NEAR * max(inward.shape))
     for line in map(int, lines):

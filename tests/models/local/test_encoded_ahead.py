@@ -194,9 +194,13 @@ def test_a_call_that_is_never_made_is_encoded_once(monkeypatch: pytest.MonkeyPat
         model.answer(four(seed))
         model.cache.clear()
     assert seen == [4, 4, 4]
+
+
+def test_a_call_that_was_forgotten_is_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fresh("qwen2_5_vl", fast=True)
+    seen = encoded(monkeypatch, model)
     model.open_ahead(four(10))
     wait_until_open(model)
     model.forget()
-    seen.clear()
     model.answer(four(40))
     assert seen == [4]

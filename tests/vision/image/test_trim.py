@@ -80,9 +80,10 @@ def test_a_sparse_page_is_no_scan_of_one_bit() -> None:
     """Its samples see two values, as those of such a scan do; the edges of its print have values between."""
     page = Image.new("L", (1000, 1400), 255)
     draw = ImageDraw.Draw(page)
-    draw.text((500, 300), "Part two", 0, ImageFont.load_default(40), anchor="mm")
-    draw.text((500, 1375), "1", 0, ImageFont.load_default(13), anchor="mm")
+    draw.rectangle((500, 300, 510, 310), 0)
+    draw.text((500, 1375), "836", 0, ImageFont.load_default(13), anchor="mm")
     scan = page.point(lambda value: 255 * (value > 128))
+    assert [set(np.unique(scanned_paper.ScannedPaper(one, 32).grid)) for one in (page, scan)] == [{0, 255}] * 2
     assert [scanned_paper.ScannedPaper(one, 32).is_clean((0, 0, 0, 0)) for one in (page, scan)] == [True, False]
     assert margins(page)[3] > 1380
 
